@@ -1,0 +1,206 @@
+"""What happened, as columns: one timeline, whoever recorded it.
+
+In memory a timeline is four frames whose columns are named here and nowhere else; on disk it is one
+Parquet table with a ``family`` column. Times are integer ns on one clock. As in CUPTI, 0 means *none* for
+``correlation``, ``graph`` and ``node`` and *not recorded* for ``queued_ns``, ``submitted_ns`` and ``thread``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from cudagraph_gate.errors import EvidenceError
+
+TIMELINE_SCHEMA_VERSION: Final = 1
+
+KERNEL: Final = "kernel"
+MEMCPY: Final = "memcpy"
+MEMSET: Final = "memset"
+
+REQUEST_DOMAIN: Final = "cgate"
+REQUEST_RANGE: Final = "request"
+"""A range of this name in this domain marks one request."""
+
+OPERATION_COLUMNS: Final[Mapping[str, str]] = {
+    "kind": "category",
+    "name": "category",
+    "start_ns": "int64",
+    "end_ns": "int64",
+    "device": "int32",
+    "context": "int32",
+    "stream": "int32",
+    "process": "int32",
+    "correlation": "int64",
+    "queued_ns": "int64",
+    "submitted_ns": "int64",
+    "graph": "int64",
+    "node": "int64",
+    "bytes": "int64",
+    "grid_x": "int32",
+    "grid_y": "int32",
+    "grid_z": "int32",
+    "block_x": "int32",
+    "block_y": "int32",
+    "block_z": "int32",
+}
+"""GPU operations: kernels, copies (``name`` says the direction) and memsets."""
+CALL_COLUMNS: Final[Mapping[str, str]] = {
+    "name": "category",
+    "start_ns": "int64",
+    "end_ns": "int64",
+    "process": "int32",
+    "thread": "int64",
+    "correlation": "int64",
+    "blocking": "bool",
+    "status": "int32",
+}
+"""Host calls of the CUDA API; ``blocking`` ones wait for the device; ``status`` 0 is success."""
+RANGE_COLUMNS: Final[Mapping[str, str]] = {
+    "name": "category",
+    "domain": "category",
+    "start_ns": "int64",
+    "end_ns": "int64",
+    "process": "int32",
+    "thread": "int64",
+    "end_thread": "int64",
+}
+"""NVTX ranges; ``end_thread`` differs from ``thread`` where a range ends on another thread."""
+OVERHEAD_COLUMNS: Final[Mapping[str, str]] = {
+    "name": "category",
+    "start_ns": "int64",
+    "end_ns": "int64",
+    "process": "int32",
+}
+"""Intervals that the recorder itself cost."""
+
+FAMILIES: Final[Mapping[str, Mapping[str, str]]] = {
+    "operations": OPERATION_COLUMNS,
+    "calls": CALL_COLUMNS,
+    "ranges": RANGE_COLUMNS,
+    "overheads": OVERHEAD_COLUMNS,
+}
+
+
+class TimelineMeta(msgspec.Struct, frozen=True, kw_only=True):
+    """What a timeline's recorder says of itself."""
+
+    source: str
+    """Who recorded it: ``cupti 13.0``, ``simulated``, …"""
+    level: str
+    """``light`` (operations and ranges) or ``full`` (API calls too)."""
+    simulated: bool = False
+    resolution_ns: int = 1
+    dropped_records: int = 0
+    problems: tuple[str, ...] = ()
+    """What could not be recorded or read, one line each."""
+
+
+def frame(columns: Mapping[str, str], values: Mapping[str, Any] | None = None, rows: int = 0) -> pd.DataFrame:
+    """A frame with exactly ``columns`` and their dtypes; columns missing from ``values`` are zero or empty."""
+    given = dict(values or {})
+    rows = len(next(iter(given.values()))) if given else rows
+    unknown = sorted(set(given) - set(columns))
+    if unknown:
+        raise ValueError(f"not timeline columns: {', '.join(unknown)}")
+    made = {
+        name: pd.Series(given.get(name, _blank(dtype, rows)), dtype=dtype) for name, dtype in columns.items()
+    }
+    return pd.DataFrame(made, columns=list(columns))
+
+
+def frame_of(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """A frame from one mapping a row: for tests and small recorders."""
+    names = [name for name in columns if any(name in row for row in rows)]
+    blanks = {name: "" if columns[name] == "category" else 0 for name in names}
+    return frame(columns, {name: [row.get(name, blanks[name]) for row in rows] for name in names})
+
+
+def _blank(dtype: str, rows: int) -> Any:
+    return [""] * rows if dtype == "category" else np.zeros(rows, dtype=dtype)
+
+
+def _empty_family(columns: Mapping[str, str]) -> Any:
+    return field(default_factory=lambda: frame(columns))
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """One recording; see the module's column lists for what the frames hold."""
+
+    meta: TimelineMeta
+    operations: pd.DataFrame = _empty_family(OPERATION_COLUMNS)
+    calls: pd.DataFrame = _empty_family(CALL_COLUMNS)
+    ranges: pd.DataFrame = _empty_family(RANGE_COLUMNS)
+    overheads: pd.DataFrame = _empty_family(OVERHEAD_COLUMNS)
+
+    def requests(self) -> pd.DataFrame:
+        """The ranges that mark requests, in time order."""
+        ranges = self.ranges
+        marked = ranges[(ranges["domain"] == REQUEST_DOMAIN) & (ranges["name"] == REQUEST_RANGE)]
+        return marked.sort_values("start_ns", kind="stable", ignore_index=True)
+
+
+def save(timeline: Timeline, path: Path) -> None:
+    """Write a timeline as one Parquet file. The caller makes the write atomic."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    parts = []
+    for family in FAMILIES:
+        rows: pd.DataFrame = getattr(timeline, family)
+        parts.append(pa.Table.from_pandas(rows.assign(family=family), preserve_index=False))
+    table = pa.concat_tables([_decoded(part) for part in parts], promote_options="permissive")
+    table = table.replace_schema_metadata(
+        {
+            b"cgate_schema_version": str(TIMELINE_SCHEMA_VERSION).encode(),
+            b"cgate_meta": msgspec.json.encode(timeline.meta),
+        }
+    )
+    pq.write_table(table, path, compression="zstd")
+
+
+def load(path: Path) -> Timeline:
+    """Read a timeline that :func:`save` wrote. Raises EvidenceError with the reason when it can't."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+        metadata = table.schema.metadata or {}
+        version = int(metadata.get(b"cgate_schema_version", b"0"))
+        if version != TIMELINE_SCHEMA_VERSION:
+            raise EvidenceError(
+                f"timeline has schema version {version}, this cgate reads {TIMELINE_SCHEMA_VERSION}",
+                where=str(path),
+                hint="profile the workload again",
+            )
+        meta = msgspec.json.decode(metadata[b"cgate_meta"], type=TimelineMeta)
+        families = {family: _family(table, family, columns) for family, columns in FAMILIES.items()}
+    except (OSError, pa.ArrowException, KeyError, ValueError, msgspec.MsgspecError) as error:
+        raise EvidenceError(f"can't read the timeline ({error})", where=str(path)) from error
+    return Timeline(meta=meta, **families)
+
+
+def _decoded(table: Any) -> Any:
+    """Dictionary columns as plain strings, so that tables with other dictionaries can be joined."""
+    import pyarrow as pa
+
+    for index, column in enumerate(table.schema):
+        if pa.types.is_dictionary(column.type):
+            table = table.set_column(index, column.name, table.column(index).cast(pa.string()))
+    return table
+
+
+def _family(table: Any, family: str, columns: Mapping[str, str]) -> pd.DataFrame:
+    # Filtered before it leaves Arrow: a nullable int64 column would become float64 and lose nanoseconds.
+    import pyarrow.compute as pc
+
+    rows = table.filter(pc.equal(table.column("family"), family)).select(list(columns))
+    return frame(columns, {name: rows.column(name).to_numpy() for name in columns})
