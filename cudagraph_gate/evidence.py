@@ -33,7 +33,7 @@ VERDICT_FILE: Final = "verdict.json"
 T = TypeVar("T")
 
 
-class RunInfo(Value, frozen=True):
+class RunInfo(Value, frozen=True, kw_only=True):
     """What a run folder is about."""
 
     schema_version: int = SCHEMA_VERSION

@@ -18,7 +18,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True):
     """Base of everything here: immutable, keyword-only."""
 
 
-class NotMeasured(Value, frozen=True, tag="not_measured"):
+class NotMeasured(Value, frozen=True, kw_only=True, tag="not_measured"):
     """A value that could not be measured, and why."""
 
     reason: str
@@ -84,7 +84,7 @@ Scalar = str | int | float | bool
 FieldValue = Scalar | tuple[str, ...]
 
 
-class Fingerprint(Value, frozen=True):
+class Fingerprint(Value, frozen=True, kw_only=True, tag="fingerprint"):
     """The environment a verdict holds for.
 
     ``identity`` must be equal for a verdict to stay valid; ``conditions`` (clocks now, free memory) are
@@ -103,7 +103,13 @@ class Fingerprint(Value, frozen=True):
 # --- what the timeline means ----------------------------------------------------------------------
 
 
-class Distribution(Value, frozen=True):
+class Counts(Value, frozen=True, kw_only=True, tag="counts"):
+    """How often each name occurs."""
+
+    by_name: dict[str, int]
+
+
+class Distribution(Value, frozen=True, kw_only=True, tag="distribution"):
     """Percentiles of a sample, in ns."""
 
     count: int
@@ -114,7 +120,7 @@ class Distribution(Value, frozen=True):
     maximum: int
 
 
-class IdleInterval(Value, frozen=True):
+class IdleInterval(Value, frozen=True, kw_only=True):
     """One idle interval of a device and what ended it."""
 
     start_ns: int
@@ -129,7 +135,7 @@ class IdleInterval(Value, frozen=True):
     """Innermost user range around its start; empty if none."""
 
 
-class DeviceIdle(Value, frozen=True):
+class DeviceIdle(Value, frozen=True, kw_only=True):
     """Busy and idle time of one device of one process over the window.
 
     ``busy_ns`` is the union over streams, ``sum_ns`` the sum of durations, ``compute_ns`` and ``copy_ns``
@@ -143,14 +149,15 @@ class DeviceIdle(Value, frozen=True):
     sum_ns: int
     compute_ns: int
     copy_ns: int
-    idle_ns: int
-    causes: dict[Cause, int] | NotMeasured
+    idle_ns: Measured
+    causes: dict[Cause, int]
+    """Empty where idle is not measurable."""
     operations: int
     streams: int
     top_idle: tuple[IdleInterval, ...] = ()
 
 
-class CallSummary(Value, frozen=True):
+class CallSummary(Value, frozen=True, kw_only=True):
     """Calls of one API function."""
 
     name: str
@@ -158,7 +165,7 @@ class CallSummary(Value, frozen=True):
     total_ns: int
 
 
-class Launches(Value, frozen=True):
+class Launches(Value, frozen=True, kw_only=True):
     """How work was submitted. TKLQT: sum of (kernel start - launch call start), a graph launch once."""
 
     submissions: int
@@ -168,7 +175,7 @@ class Launches(Value, frozen=True):
     blocking_calls: tuple[CallSummary, ...] = ()
 
 
-class RangeSummary(Value, frozen=True):
+class RangeSummary(Value, frozen=True, kw_only=True):
     """All ranges of one name."""
 
     name: str
@@ -179,7 +186,7 @@ class RangeSummary(Value, frozen=True):
     operations: int
 
 
-class Requests(Value, frozen=True):
+class Requests(Value, frozen=True, kw_only=True, tag="requests"):
     """The recorded requests: wall time under the recorder, medians per request of everything else."""
 
     count: int
@@ -198,7 +205,7 @@ class Requests(Value, frozen=True):
     """Median idle of ``SUBMISSION_CAUSES`` inside a request."""
 
 
-class Prediction(Value, frozen=True):
+class Prediction(Value, frozen=True, kw_only=True, tag="prediction"):
     """What a graph would give one request, from the normal path alone."""
 
     normal_ns: int
@@ -217,7 +224,7 @@ class Prediction(Value, frozen=True):
     assumptions: tuple[str, ...]
 
 
-class Diagnosis(Value, frozen=True):
+class Diagnosis(Value, frozen=True, kw_only=True):
     """The whole analysis of one timeline."""
 
     schema_version: int = SCHEMA_VERSION
@@ -235,7 +242,7 @@ class Diagnosis(Value, frozen=True):
     """One sentence for a person."""
 
 
-class ProfileTimes(Value, frozen=True):
+class ProfileTimes(Value, frozen=True, kw_only=True):
     """Requests of the normal path timed without the recorder, and the cost of static inputs."""
 
     schema_version: int = SCHEMA_VERSION
@@ -271,7 +278,7 @@ class Decision(StrEnum):
     INCONCLUSIVE = "INCONCLUSIVE"
 
 
-class GateResult(Value, frozen=True):
+class GateResult(Value, frozen=True, kw_only=True):
     """One gate's answer, with what it rests on."""
 
     number: int
@@ -285,7 +292,7 @@ class GateResult(Value, frozen=True):
     """Artefacts of the run folder."""
 
 
-class Verdict(Value, frozen=True):
+class Verdict(Value, frozen=True, kw_only=True):
     """The verdict, for the recorded environment only."""
 
     schema_version: int = SCHEMA_VERSION

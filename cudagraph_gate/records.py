@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal
 
-from cudagraph_gate.model import SCHEMA_VERSION, Measured, NotMeasured, Reason, Value
+from cudagraph_gate.model import SCHEMA_VERSION, Counts, Measured, NotMeasured, Reason, Value
 
 PathName = Literal["normal", "graph", "copy_in"]
 
@@ -32,7 +32,7 @@ class Phase(StrEnum):
     DESTROY = "destroy"
 
 
-class TrialStarted(Value, frozen=True, tag="trial_started", tag_field="record"):
+class TrialStarted(Value, frozen=True, kw_only=True, tag="trial_started", tag_field="record"):
     """First line of a trial: what is tried."""
 
     schema_version: int = SCHEMA_VERSION
@@ -46,14 +46,14 @@ class TrialStarted(Value, frozen=True, tag="trial_started", tag_field="record"):
     """Optional parts of the workload that were found but play no part in this trial, and why."""
 
 
-class PhaseStarted(Value, frozen=True, tag="phase_started", tag_field="record"):
+class PhaseStarted(Value, frozen=True, kw_only=True, tag="phase_started", tag_field="record"):
     """A phase of one shape begins; a log that ends here says what was going on."""
 
     shape: str
     phase: Phase
 
 
-class Cost(Value, frozen=True, tag="cost", tag_field="record"):
+class Cost(Value, frozen=True, kw_only=True, tag="cost", tag_field="record"):
     """Host wall time of one phase, the device idle before and synchronised after it."""
 
     shape: str
@@ -62,7 +62,7 @@ class Cost(Value, frozen=True, tag="cost", tag_field="record"):
     """ns"""
 
 
-class MemoryPoint(Value, frozen=True, tag="memory", tag_field="record"):
+class MemoryPoint(Value, frozen=True, kw_only=True, tag="memory", tag_field="record"):
     """Memory at the end of a phase."""
 
     shape: str
@@ -73,7 +73,7 @@ class MemoryPoint(Value, frozen=True, tag="memory", tag_field="record"):
     """Bytes that the framework's allocator holds (torch: reserved)."""
 
 
-class NodeSet(Value, frozen=True, tag="nodes", tag_field="record"):
+class NodeSet(Value, frozen=True, kw_only=True, tag="nodes", tag_field="record"):
     """The captured graph beside the kernels that the normal path runs."""
 
     shape: str
@@ -81,11 +81,11 @@ class NodeSet(Value, frozen=True, tag="nodes", tag_field="record"):
     kinds: dict[str, int]
     kernels: dict[str, int]
     """Kernel name to count among the graph's nodes."""
-    normal_kernels: dict[str, int] | NotMeasured
+    normal_kernels: Counts | NotMeasured
     """The same for one request of the normal path, from a recorded run."""
 
 
-class Comparison(Value, frozen=True, tag="comparison", tag_field="record"):
+class Comparison(Value, frozen=True, kw_only=True, tag="comparison", tag_field="record"):
     """One request of the trajectory: graph path against the normal path from the same state."""
 
     shape: str
@@ -100,7 +100,7 @@ class Comparison(Value, frozen=True, tag="comparison", tag_field="record"):
     """Which output or state entry differs most, or why they can't be compared."""
 
 
-class Block(Value, frozen=True, tag="block", tag_field="record"):
+class Block(Value, frozen=True, kw_only=True, tag="block", tag_field="record"):
     """One timed block: consecutive whole requests of one path, the recorder off.
 
     A ``normal`` request is step and synchronise on fresh inputs; a ``graph`` request copies the inputs
@@ -118,7 +118,7 @@ class Block(Value, frozen=True, tag="block", tag_field="record"):
     """CPU time of the submitting thread for the whole block."""
 
 
-class Finding(Value, frozen=True, tag="finding", tag_field="record"):
+class Finding(Value, frozen=True, kw_only=True, tag="finding", tag_field="record"):
     """Something that speaks against a graph, or kept the trial from trying."""
 
     shape: str
@@ -134,7 +134,7 @@ class Finding(Value, frozen=True, tag="finding", tag_field="record"):
     """False for what is worth knowing but decides nothing."""
 
 
-class NormalPathProbe(Value, frozen=True, tag="normal_path", tag_field="record"):
+class NormalPathProbe(Value, frozen=True, kw_only=True, tag="normal_path", tag_field="record"):
     """After a failed capture: is the normal path still right in this process?"""
 
     shape: str
@@ -142,14 +142,14 @@ class NormalPathProbe(Value, frozen=True, tag="normal_path", tag_field="record")
     detail: str
 
 
-class ShapeEnded(Value, frozen=True, tag="shape_ended", tag_field="record"):
+class ShapeEnded(Value, frozen=True, kw_only=True, tag="shape_ended", tag_field="record"):
     """All phases of one shape were run, or the trial stopped at a finding."""
 
     shape: str
     completed: bool
 
 
-class WorkerEnd(Value, frozen=True, tag="worker_end", tag_field="record"):
+class WorkerEnd(Value, frozen=True, kw_only=True, tag="worker_end", tag_field="record"):
     """How the worker process ended, written by the parent."""
 
     stage: str
