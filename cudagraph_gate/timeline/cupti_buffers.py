@@ -1,0 +1,75 @@
+"""Raw CUPTI activity buffers: found by size at run time, gathered by NumPy, no Python object a record.
+
+A buffer holds records of several kinds one after the other, each starting with its kind (uint32). The
+size of a kind's record depends on the CUPTI library, so CUPTI's own iterator is asked once per kind; the
+layout comes from the dtypes that cupti-python publishes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+WORD_BYTES: Final = 8
+"""Records are aligned to and padded to 8 bytes (ACTIVITY_RECORD_ALIGNMENT in cupti_activity.h)."""
+
+Bytes = npt.NDArray[np.uint8]
+Records = npt.NDArray[Any]
+SizeOf = Callable[[Bytes, int, int], int | None]
+"""(buffer, valid bytes, offset) -> size in bytes of the record there; None if it is the last one."""
+
+
+def record_offsets(
+    buffer: Bytes, valid_bytes: int, sizes: dict[int, int], size_of: SizeOf
+) -> dict[int, list[int]]:
+    """Offsets of the records in 8-byte words, by kind. ``sizes`` (kind to bytes) is filled as kinds appear."""
+    kinds = memoryview(buffer[:valid_bytes]).cast("I")  # type: ignore[arg-type]
+    words = {kind: size // WORD_BYTES for kind, size in sizes.items()}
+    offsets: defaultdict[int, list[int]] = defaultdict(list)
+    place, end = 0, valid_bytes // WORD_BYTES
+    while place < end:
+        kind = kinds[2 * place]
+        size = words.get(kind)
+        if size is None:
+            size_bytes = size_of(buffer, valid_bytes, place * WORD_BYTES)
+            if size_bytes is None:  # the buffer's last record, of a kind not seen before
+                offsets[kind].append(place)
+                break
+            sizes[kind] = size_bytes
+            size = words[kind] = size_bytes // WORD_BYTES
+        offsets[kind].append(place)
+        place += size
+    return dict(offsets)
+
+
+def gather(buffer: Bytes, offsets: list[int], layout: np.dtype[Any]) -> Records:
+    """The records at ``offsets`` (in words) as one structured array of ``layout``."""
+    words = layout.itemsize // WORD_BYTES
+    source = buffer[: len(buffer) // WORD_BYTES * WORD_BYTES].view(np.uint64)
+    starts = np.asarray(offsets, dtype=np.int64)
+    fitting = starts[starts + words <= len(source)]
+    return source[fitting[:, None] + np.arange(words)].view(layout).reshape(-1)
+
+
+def choose_layout(published: Mapping[str, np.dtype[Any]], stem: str, size: int | None) -> np.dtype[Any] | None:
+    """The newest published layout of a record family that fits records of ``size`` bytes.
+
+    CUPTI appends fields from version to version, so where no layout has that very size the largest smaller
+    one reads the front of each record. None if even the smallest is larger.
+    """
+    versions = sorted(
+        (layout for name, layout in published.items() if _is_version(name, stem)), key=lambda d: d.itemsize
+    )
+    if size is None:
+        return versions[0] if versions else None
+    fitting = [layout for layout in versions if layout.itemsize <= size]
+    return fitting[-1] if fitting else None
+
+
+def _is_version(name: str, stem: str) -> bool:
+    rest = name.removeprefix(stem).removesuffix("_dtype")
+    return name.startswith(stem) and (rest == "" or rest.isdigit())
