@@ -25,6 +25,7 @@ class Phase(StrEnum):
     UPLOAD = "upload"
     FIRST_REPLAY = "first_replay"
     STEADY_REPLAY = "steady_replay"
+    UPDATE = "update"
     TRAJECTORY = "trajectory"
     NORMAL_AGAIN = "normal_again"
     TIMING = "timing"
