@@ -55,7 +55,9 @@ def gather(buffer: Bytes, offsets: list[int], layout: np.dtype[Any]) -> Records:
     return source[fitting[:, None] + np.arange(words)].view(layout).reshape(-1)
 
 
-def choose_layout(published: Mapping[str, np.dtype[Any]], stem: str, size: int | None) -> np.dtype[Any] | None:
+def choose_layout(
+    published: Mapping[str, np.dtype[Any]], stem: str, size: int | None
+) -> np.dtype[Any] | None:
     """The newest published layout of a record family that fits records of ``size`` bytes.
 
     CUPTI appends fields from version to version, so where no layout has that very size the largest smaller

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -141,8 +141,7 @@ def published_layouts() -> Mapping[str, np.dtype[Any]]:
     try:
         from cupti import cupti as bindings
 
-        bindings.activity_get_num_dropped_records  # noqa: B018
-        _first_call(bindings)
+        bindings.get_timestamp()  # the first call loads libcupti
     except (ImportError, RuntimeError, OSError) as error:
         raise NoDeviceError(
             f"CUPTI can't be loaded ({str(error).splitlines()[0]})",
@@ -150,11 +149,6 @@ def published_layouts() -> Mapping[str, np.dtype[Any]]:
         ) from error
     found = {name: getattr(bindings, name) for name in dir(bindings) if name.endswith("_dtype")}
     return {name: layout for name, layout in found.items() if isinstance(layout, np.dtype)}
-
-
-def _first_call(bindings: Any) -> None:
-    """The bindings load libcupti at their first call; reading its version changes nothing."""
-    bindings.get_version() if hasattr(bindings, "get_version") else bindings.get_timestamp()
 
 
 def _mapped_libraries() -> list[str]:
@@ -165,6 +159,3 @@ def _mapped_libraries() -> list[str]:
 def inject_nvtx() -> None:
     """Let NVTX calls of this process reach CUPTI; must run before the first NVTX call."""
     os.environ.setdefault("NVTX_INJECTION64_PATH", load_cupti().path)
-
-
-CallbackName = Callable[[int, int], str]

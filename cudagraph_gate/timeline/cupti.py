@@ -1,0 +1,128 @@
+"""Recorder of a real GPU: CUPTI activity records of this process, decoded by NumPy.
+
+``GRAPH_TRACE`` stays off: enabling it when a graph exists that was made without it crashes the next replay
+on driver 580. ``CONCURRENT_KERNEL`` is safe at any time and gives each node's kernel with its graph's id.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Any, Final
+
+import numpy as np
+
+from cudagraph_gate.timeline.cupti_buffers import Records, choose_layout, gather, record_offsets
+from cudagraph_gate.timeline.cupti_library import Cupti, inject_nvtx, load_cupti, published_layouts
+from cudagraph_gate.timeline.cupti_rows import Decoder
+from cudagraph_gate.timeline.recorder import Level
+from cudagraph_gate.timeline.table import Timeline, TimelineMeta
+
+KIND_MEMCPY: Final = 1
+KIND_MEMSET: Final = 2
+KIND_DRIVER: Final = 4
+KIND_RUNTIME: Final = 5
+KIND_KERNEL: Final = 10
+KIND_MARKER: Final = 12
+KIND_OVERHEAD: Final = 17
+KIND_SYNCHRONIZATION: Final = 38
+
+STEM_OF: Final = {
+    KIND_MEMCPY: "activity_memcpy",
+    KIND_MEMSET: "activity_memset",
+    KIND_DRIVER: "activity_api",
+    KIND_RUNTIME: "activity_api",
+    KIND_KERNEL: "activity_kernel",
+    KIND_MARKER: "activity_marker",
+    KIND_OVERHEAD: "activity_overhead",
+    KIND_SYNCHRONIZATION: "activity_synchronization",
+}
+"""Families of cupti-python's record layouts, by activity kind (CUpti_ActivityKind)."""
+
+LIGHT_KINDS: Final = (
+    KIND_KERNEL,
+    KIND_MEMCPY,
+    KIND_MEMSET,
+    KIND_SYNCHRONIZATION,
+    KIND_MARKER,
+    KIND_OVERHEAD,
+)
+FULL_KINDS: Final = (*LIGHT_KINDS, KIND_DRIVER, KIND_RUNTIME)
+
+
+class CuptiRecorder:
+    """One recording at a time in a process. Create it before the first NVTX call of the process."""
+
+    def __init__(self, level: Level) -> None:
+        inject_nvtx()
+        self._cupti: Cupti = load_cupti()
+        self._level = level
+        self._kinds = FULL_KINDS if level == "full" else LIGHT_KINDS
+        self._registered = False
+
+    def start(self) -> None:
+        """Begin recording. Raises NoDeviceError with CUPTI's reason when it may not."""
+        if not self._registered:
+            self._cupti.register()
+            self._registered = True
+        self._cupti.dropped()
+        self._cupti.latency_timestamps(True)
+        for kind in self._kinds:
+            self._cupti.enable(kind)
+
+    def stop(self) -> Timeline:
+        """Collect and decode what was recorded."""
+        for kind in self._kinds:
+            self._cupti.enable(kind, on=False)
+        self._cupti.flush()
+        records, problems = _collect(self._cupti)
+        dropped = self._cupti.dropped()
+        decoder = Decoder(records, process=os.getpid(), callback_name=self._cupti.callback_name)
+        return Timeline(
+            meta=TimelineMeta(
+                source=f"CUPTI {self._cupti.version()}",
+                level=self._level,
+                dropped_records=dropped,
+                problems=(*problems, *decoder.problems),
+            ),
+            operations=decoder.operations,
+            calls=decoder.calls,
+            ranges=decoder.ranges,
+            overheads=decoder.overheads,
+        )
+
+
+def _collect(cupti: Cupti) -> tuple[dict[int, Records], list[str]]:
+    """All records by kind, and what could not be read."""
+    published = published_layouts()
+    sizes: dict[int, int] = {}
+    parts: dict[int, list[Records]] = {}
+    unread: Counter[int] = Counter()
+    for buffer, valid in cupti.take_filled():
+        offsets = record_offsets(buffer, valid, sizes, cupti.record_size)
+        for kind, places in offsets.items():
+            layout = _layout(published, kind, sizes.get(kind))
+            if layout is None:
+                unread[kind] += len(places)
+            else:
+                parts.setdefault(kind, []).append(gather(buffer[:valid], places, layout))
+    problems = [
+        f"{count} records of CUPTI kind {kind} have no known layout" for kind, count in unread.items()
+    ]
+    return {kind: _joined(arrays) for kind, arrays in parts.items()}, problems
+
+
+def _layout(published: Any, kind: int, size: int | None) -> np.dtype[Any] | None:
+    stem = STEM_OF.get(kind)
+    return choose_layout(published, stem, size) if stem else None
+
+
+def _joined(arrays: list[Records]) -> Records:
+    # Buffers of one recording can differ in layout only where a kind occurred once, as a buffer's last record.
+    smallest = min((array.dtype for array in arrays), key=lambda layout: layout.itemsize)
+    return np.concatenate([array if array.dtype == smallest else _front(array, smallest) for array in arrays])
+
+
+def _front(array: Records, layout: np.dtype[Any]) -> Records:
+    whole = np.ascontiguousarray(array).view(np.uint8).reshape(len(array), -1)
+    return np.ascontiguousarray(whole[:, : layout.itemsize]).view(layout).reshape(-1)
