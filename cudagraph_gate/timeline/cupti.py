@@ -118,7 +118,7 @@ def _layout(published: Any, kind: int, size: int | None) -> np.dtype[Any] | None
 
 
 def _joined(arrays: list[Records]) -> Records:
-    # Buffers of one recording can differ in layout only where a kind occurred once, as a buffer's last record.
+    # Layouts of one recording differ only where a kind was first seen as the last record of a buffer.
     smallest = min((array.dtype for array in arrays), key=lambda layout: layout.itemsize)
     return np.concatenate([array if array.dtype == smallest else _front(array, smallest) for array in arrays])
 

@@ -26,8 +26,8 @@ SizeOf = Callable[[Bytes, int, int], int | None]
 def record_offsets(
     buffer: Bytes, valid_bytes: int, sizes: dict[int, int], size_of: SizeOf
 ) -> dict[int, list[int]]:
-    """Offsets of the records in 8-byte words, by kind. ``sizes`` (kind to bytes) is filled as kinds appear."""
-    kinds = memoryview(buffer[:valid_bytes]).cast("I")  # type: ignore[arg-type]
+    """Offsets of the records in 8-byte words, by kind; ``sizes`` (kind to bytes) grows as kinds appear."""
+    kinds = memoryview(buffer[:valid_bytes]).cast("I")
     words = {kind: size // WORD_BYTES for kind, size in sizes.items()}
     offsets: defaultdict[int, list[int]] = defaultdict(list)
     place, end = 0, valid_bytes // WORD_BYTES
@@ -52,7 +52,8 @@ def gather(buffer: Bytes, offsets: list[int], layout: np.dtype[Any]) -> Records:
     source = buffer[: len(buffer) // WORD_BYTES * WORD_BYTES].view(np.uint64)
     starts = np.asarray(offsets, dtype=np.int64)
     fitting = starts[starts + words <= len(source)]
-    return source[fitting[:, None] + np.arange(words)].view(layout).reshape(-1)
+    records: Records = source[fitting[:, None] + np.arange(words)].view(layout).reshape(-1)
+    return records
 
 
 def choose_layout(

@@ -103,7 +103,7 @@ class TimelineMeta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def frame(columns: Mapping[str, str], values: Mapping[str, Any] | None = None, rows: int = 0) -> pd.DataFrame:
-    """A frame with exactly ``columns`` and their dtypes; columns missing from ``values`` are zero or empty."""
+    """A frame with exactly ``columns`` and their dtypes; those missing from ``values`` are zero or empty."""
     given = dict(values or {})
     rows = len(next(iter(given.values()))) if given else rows
     unknown = sorted(set(given) - set(columns))
