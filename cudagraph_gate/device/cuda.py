@@ -22,6 +22,7 @@ from cudagraph_gate.device.port import (
     Device,
     DeviceArray,
     Event,
+    ExecutableGraph,
     Graph,
     HostArray,
     Kernel,
@@ -295,6 +296,12 @@ class CudaDevice(Device):
     def adopt_graph(self, handle: int, owner: object) -> Graph:
         """Another library's graph."""
         return CudaGraph(driver().CUgraph(handle), self._compute_capability, owner=owner)
+
+    def adopt_executable(self, handle: int, graph: Graph, owner: object) -> ExecutableGraph:
+        """Another library's executable."""
+        if not isinstance(graph, CudaGraph):
+            raise TypeError("a graph of this device is needed")
+        return graph.adopt_executable(handle, owner)
 
     # --- life -------------------------------------------------------------------------------------
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -114,6 +115,11 @@ class CudaGraph:
         handle = call(driver().cuGraphInstantiate, self._live(), 0)
         return CudaExecutableGraph(handle, self, self._handles(), self._compute_capability)
 
+    def adopt_executable(self, handle: int, owner: object) -> CudaExecutableGraph:
+        """The executable that another library made of this graph and keeps alive."""
+        executable = driver().CUgraphExec(handle)
+        return CudaExecutableGraph(executable, self, self._handles(), self._compute_capability, owner=owner)
+
     def destroy(self) -> None:
         """Free the graph, unless another library owns it."""
         if not self._destroyed and self._owner is None:
@@ -125,9 +131,15 @@ class CudaExecutableGraph:
     """An instantiated graph; the driver needs the source graph's nodes for single-node updates."""
 
     def __init__(
-        self, handle: Any, source: CudaGraph, nodes: list[Any], compute_capability: tuple[int, int]
+        self,
+        handle: Any,
+        source: CudaGraph,
+        nodes: list[Any],
+        compute_capability: tuple[int, int],
+        owner: object = None,
     ) -> None:
         self._handle = handle
+        self._owner = owner
         self._source = source
         self._nodes = nodes
         self._compute_capability = compute_capability
@@ -144,17 +156,7 @@ class CudaExecutableGraph:
         """Take over another graph's parameters."""
         if not isinstance(graph, CudaGraph):
             raise TypeError("a graph of this device is needed")
-        bindings = driver()
-        status, info = bindings.cuGraphExecUpdate(self._live(), graph._live())
-        result = info.result.name if info is not None else status.name
-        if status == bindings.CUresult.CUDA_SUCCESS:
-            return UpdateResult(ok=True, result=result)
-        if status != bindings.CUresult.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE:
-            raise device_error(status.name, "cuGraphExecUpdate")
-        if info is None:
-            return UpdateResult(ok=False, result="CU_GRAPH_EXEC_UPDATE_ERROR")
-        places = {int(handle): place for place, handle in enumerate(graph._handles())}
-        return UpdateResult(ok=False, result=result, node=places.get(int(info.errorNode)))
+        return exec_update(int(self._live()), int(graph._live()), graph._handles())
 
     def update_kernel(self, node: NodeInfo, kernel: Kernel, shape: LaunchShape, args: Sequence[Any]) -> None:
         """Change one kernel node."""
@@ -163,9 +165,9 @@ class CudaExecutableGraph:
 
     def destroy(self) -> None:
         """Free the executable."""
-        if self._handle is not None:
+        if self._handle is not None and self._owner is None:
             call(driver().cuGraphExecDestroy, self._handle)
-            self._handle = None
+        self._handle = None
 
     def _live(self) -> Any:
         if self._handle is None:
@@ -173,6 +175,36 @@ class CudaExecutableGraph:
                 "CUDA_ERROR_INVALID_HANDLE", "cuGraphLaunch", detail="the executable was destroyed"
             )
         return self._handle
+
+
+class _UpdateInfo(ctypes.Structure):
+    """``CUgraphExecUpdateResultInfo``."""
+
+    _fields_ = (
+        ("result", ctypes.c_int),
+        ("error_node", ctypes.c_void_p),
+        ("error_from_node", ctypes.c_void_p),
+    )
+
+
+def exec_update(executable: int, graph: int, nodes: list[Any]) -> UpdateResult:
+    """``cuGraphExecUpdate`` by ctypes: the bindings drop the driver's reason when the update fails."""
+    bindings = driver()
+    info = _UpdateInfo()
+    function = ctypes.CDLL("libcuda.so.1").cuGraphExecUpdate_v2
+    number = function(ctypes.c_void_p(executable), ctypes.c_void_p(graph), ctypes.byref(info))
+    status = bindings.CUresult(number)
+    if status not in (
+        bindings.CUresult.CUDA_SUCCESS,
+        bindings.CUresult.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
+    ):
+        raise device_error(status.name, "cuGraphExecUpdate")
+    places = {int(handle): place for place, handle in enumerate(nodes)}
+    return UpdateResult(
+        ok=number == 0,
+        result=bindings.CUgraphExecUpdateResult(info.result).name,
+        node=places.get(info.error_node or 0),
+    )
 
 
 def kernel_node_params(

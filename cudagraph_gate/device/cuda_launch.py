@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cudagraph_gate.device.port import Kernel
-from cudagraph_gate.errors import NoDeviceError, UsageError, WorkloadError
+from cudagraph_gate.device.port import Kernel, check_argument
+from cudagraph_gate.errors import NoDeviceError, WorkloadError
 
 
 class KernelParameters:
@@ -37,15 +37,8 @@ def kernel_parameters(kernel: Kernel, args: Sequence[Any]) -> KernelParameters:
 
 
 def _argument(kernel: Kernel, index: int, arg: Any) -> Any:
-    if isinstance(arg, np.generic):
-        return arg
-    pointer = getattr(arg, "pointer", None)
-    if pointer is not None:
-        return np.uint64(pointer)
-    raise UsageError(
-        f"argument {index} of kernel {kernel.name} is a Python {type(arg).__name__}",
-        hint="pass a device array or a NumPy scalar such as np.float32(x)",
-    )
+    check_argument(kernel, index, arg)
+    return arg if isinstance(arg, np.generic) else np.uint64(arg.pointer)
 
 
 @lru_cache(maxsize=256)
@@ -64,7 +57,7 @@ def _compiled(name: str, source: str, arch: str) -> Any:
         if "libnvrtc" in str(error):
             raise NoDeviceError("NVRTC can't be loaded", hint="pip install nvidia-cuda-nvrtc") from error
         raise WorkloadError(f"kernel {name} does not compile: {_first_error(str(error))}") from error
-    except Exception as error:  # noqa: BLE001  (cuda.core raises its own NVRTCError, a bare Exception)
+    except Exception as error:
         raise WorkloadError(f"kernel {name} does not compile: {_first_error(str(error))}") from error
 
 

@@ -18,6 +18,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from cudagraph_gate.errors import device_error
+
+from cudagraph_gate.errors import UsageError
+
 HostArray = npt.NDArray[Any]
 Dim = tuple[int, int, int]
 CaptureMode = Literal["thread_local", "global"]
@@ -53,6 +57,19 @@ class Kernel:
     source: str
     reference: Reference
     cost_ns: Cost | int
+
+
+def check_argument(kernel: Kernel, index: int, arg: object) -> None:
+    """Raise UsageError unless ``arg`` is a device array or a NumPy scalar.
+
+    A Python number's width on the device would be a guess.
+    """
+    if isinstance(arg, np.generic) or getattr(arg, "pointer", None) is not None:
+        return
+    raise UsageError(
+        f"argument {index} of kernel {kernel.name} is a Python {type(arg).__name__}",
+        hint="pass a device array or a NumPy scalar such as np.float32(x)",
+    )
 
 
 @dataclass(frozen=True)
@@ -322,6 +339,10 @@ class Device(ABC):
 
         The one door through which a foreign handle comes in. The simulated device raises DeviceError.
         """
+
+    def adopt_executable(self, handle: int, graph: Graph, owner: object) -> ExecutableGraph:
+        """An executable that another library instantiated from ``graph`` (an adopted one)."""
+        raise device_error("CUDA_ERROR_NOT_SUPPORTED", "adopt_executable", detail=self.name)
 
     # --- life -------------------------------------------------------------------------------------
     @abstractmethod

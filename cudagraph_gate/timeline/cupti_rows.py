@@ -42,6 +42,8 @@ OVERHEAD_NAMES: Final = {
     4 << 16: "module loading",
     5 << 16: "lazy function loading",
     6 << 16: "command buffer full",
+    7 << 16: "activity buffer request",
+    8 << 16: "unified memory set-up",
 }
 MARKER_START: Final = 2
 MARKER_END: Final = 4
@@ -86,7 +88,9 @@ class Decoder:
         shapes = {
             name: rows[name] for name in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
         }
-        stamps = {"queued_ns": _integers(rows["queued"]), "submitted_ns": _integers(rows["submitted"])}
+        # Kernels of a graph carry a stale queued stamp and no submitted one (CUPTI 13.0).
+        stamped = (rows["graph_id"] == 0) & (rows["submitted"] > 0)
+        stamps = {f"{name}_ns": _integers(rows[name]) * stamped for name in ("queued", "submitted")}
         return self._operation_frame(rows, KERNEL, self._texts(rows["name"]), {**shapes, **stamps})
 
     def _copies(self) -> pd.DataFrame:
