@@ -1,0 +1,130 @@
+"""Frameworks as the trial sees them: arrays, streams, capture, random state, memory.
+
+An adapter is chosen by the types of the workload's inputs and outputs. Frameworks are imported only inside
+their own adapter, and only when one of their arrays turned up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from cudagraph_gate.device import Device
+from cudagraph_gate.device.port import Graph, HostArray, UpdateResult
+from cudagraph_gate.errors import WorkloadError
+from cudagraph_gate.model import Measured
+
+__all__ = ["Adapter", "CapturedStep", "Executable", "adapter_for", "unusable"]
+
+
+class Executable(Protocol):
+    """An instantiated graph on the framework's current stream."""
+
+    def upload(self) -> None:
+        """Send it to the device without running it."""
+
+    def launch(self) -> None:
+        """Enqueue one replay."""
+
+    def update(self, graph: Graph) -> UpdateResult:
+        """Take over the parameters of a graph of the same topology."""
+
+    def destroy(self) -> None:
+        """Free it; it is never launched again."""
+
+
+class CapturedStep(Protocol):
+    """A captured step: its graph, and the static outputs that each replay overwrites."""
+
+    @property
+    def graph(self) -> Graph:
+        """The captured graph."""
+
+    @property
+    def outputs(self) -> Any:
+        """What the step returned while it was captured."""
+
+    def instantiate(self) -> Executable:
+        """Build the executable graph."""
+
+
+class Adapter(Protocol):
+    """One framework on one device."""
+
+    @property
+    def name(self) -> str:
+        """The framework's name."""
+
+    def is_device_array(self, value: Any) -> bool:
+        """Whether ``value`` is an array in this device's memory that the adapter can handle."""
+
+    def static_like(self, value: Any) -> Any:
+        """A new array with the same shape, strides and values, on the current stream."""
+
+    def copy_into(self, target: Any, source: Any) -> None:
+        """Enqueue a copy of the values. Raises ValueError for another shape or dtype."""
+
+    def poison(self, value: Any) -> None:
+        """Enqueue overwriting every element with a value that no computation should return."""
+
+    def to_host(self, value: Any) -> HostArray:
+        """The values on the host (a dtype that NumPy lacks arrives as float32). Waits for the device."""
+
+    def nbytes(self, value: Any) -> int:
+        """Size of the array's elements, in bytes."""
+
+    def synchronize(self) -> None:
+        """Wait for the current stream, as an application does at the end of a request."""
+
+    def capture(self, step: Callable[..., Any], inputs: Sequence[Any]) -> CapturedStep:
+        """Capture one call of ``step``; whatever happens, nothing is capturing afterwards.
+
+        Raises what the step raised, or DeviceError for a failed capture.
+        """
+
+    def recover(self) -> None:
+        """Mend what a failed capture left behind in the framework."""
+
+    def preserved_randomness(self) -> AbstractContextManager[None]:
+        """Restores the state of the framework's random generators when the block ends."""
+
+    def find_state(self, step: Callable[..., Any]) -> Mapping[str, Any]:
+        """Mutable arrays that the framework itself knows of, such as a module's parameters and buffers."""
+
+    def allocator_bytes(self) -> Measured:
+        """Device memory that the framework's allocator holds."""
+
+
+def adapter_for(device: Device, values: Sequence[Any]) -> Adapter:
+    """The adapter of the framework that ``values`` (inputs and outputs) belong to.
+
+    Raises WorkloadError naming the type for which there is none.
+    """
+    modules = {type(value).__module__.partition(".")[0] for value in values}
+    if "torch" in modules:
+        from cudagraph_gate.adapters.torch import TorchAdapter
+
+        return TorchAdapter(device)
+    from cudagraph_gate.adapters.cuda_core import ArrayAdapter
+
+    return ArrayAdapter(device)
+
+
+def unusable(adapter: Adapter, named: Mapping[str, Any]) -> WorkloadError | None:
+    """The complaint about the first value that is not a device array, if there is one."""
+    for name, value in named.items():
+        if not adapter.is_device_array(value):
+            return WorkloadError(
+                f"{name} is a {_describe(value)}, not a device array",
+                hint="return arrays in GPU memory: a torch CUDA tensor, an array of "
+                "cudagraph_gate.device, or anything with __cuda_array_interface__ or DLPack",
+            )
+    return None
+
+
+def _describe(value: Any) -> str:
+    kind = type(value)
+    name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+    place = getattr(value, "device", None)
+    return f"CPU {name}" if kind.__module__ == "numpy" or str(place) == "cpu" else name

@@ -1,0 +1,179 @@
+"""Adapter for arrays of the device port, and for everything that shows its memory in a standard way.
+
+``__cuda_array_interface__`` (CuPy, Numba, …), DLPack and cuda.core buffers are read through cuda.core's
+``StridedMemoryView``; only C-contiguous arrays are taken. Work must be enqueued on
+``cudagraph_gate.device.current_device().current_stream()``, which speaks the ``__cuda_stream__`` protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+
+from cudagraph_gate.adapters.capturing import no_collection
+from cudagraph_gate.device import Device, DeviceArray
+from cudagraph_gate.device.port import ExecutableGraph, Graph, HostArray, UpdateResult
+from cudagraph_gate.errors import DeviceError
+from cudagraph_gate.model import Measured, NotMeasured
+
+POISON_BYTE: Final = 0xCB
+"""Makes floats of every width huge negative numbers that no small error bound accepts."""
+
+
+class ArrayExecutable:
+    """A replayable graph on the device port's current stream."""
+
+    def __init__(self, device: Device, executable: ExecutableGraph) -> None:
+        self._device = device
+        self._executable = executable
+
+    def upload(self) -> None:
+        """Send it to the device."""
+        self._executable.upload(self._device.current_stream())
+
+    def launch(self) -> None:
+        """Enqueue one replay."""
+        self._executable.launch(self._device.current_stream())
+
+    def update(self, graph: Graph) -> UpdateResult:
+        """Whole-graph update."""
+        return self._executable.update(graph)
+
+    def destroy(self) -> None:
+        """Free it."""
+        self._executable.destroy()
+
+
+class ArrayCapture:
+    """A step captured on a stream of the device port."""
+
+    def __init__(self, device: Device, graph: Graph, outputs: Any) -> None:
+        self._device = device
+        self.graph = graph
+        self.outputs = outputs
+
+    def instantiate(self) -> ArrayExecutable:
+        """Build the executable graph."""
+        return ArrayExecutable(self._device, self.graph.instantiate())
+
+
+class ArrayAdapter:
+    """Arrays of the device port, of cuda.core, and of ``__cuda_array_interface__`` or DLPack."""
+
+    name = "cuda.core"
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    def is_device_array(self, value: Any) -> bool:
+        """Whether the value is, or shows, contiguous memory of this device."""
+        try:
+            self._array(value)
+        except (TypeError, ValueError):
+            return False
+        return True
+
+    def static_like(self, value: Any) -> DeviceArray:
+        """A device array with a copy of the values."""
+        source = self._array(value)
+        target = self._device.empty(source.shape, source.dtype)
+        self._device.copy(target, source)
+        return target
+
+    def copy_into(self, target: Any, source: Any) -> None:
+        """Enqueue a copy on the current stream."""
+        here, there = self._array(target), self._array(source)
+        if (here.shape, here.dtype) != (there.shape, there.dtype):
+            raise ValueError(f"{there.dtype}{there.shape} does not fit {here.dtype}{here.shape}")
+        self._device.copy(here, there)
+
+    def poison(self, value: Any) -> None:
+        """Enqueue a memset."""
+        self._device.fill(self._array(value), POISON_BYTE)
+
+    def to_host(self, value: Any) -> HostArray:
+        """The values on the host."""
+        return self._array(value).to_host()
+
+    def nbytes(self, value: Any) -> int:
+        """Size in bytes."""
+        return self._array(value).nbytes
+
+    def synchronize(self) -> None:
+        """Wait for the current stream."""
+        self._device.current_stream().synchronize()
+
+    def capture(self, step: Callable[..., Any], inputs: Sequence[Any]) -> ArrayCapture:
+        """Capture on a stream of its own, thread-local."""
+        device = self._device
+        device.synchronize()
+        stream = device.create_stream()
+        with device.use_stream(stream), no_collection():
+            device.begin_capture(stream)
+            try:
+                outputs = step(*inputs)
+            except BaseException:
+                _end_quietly(device, stream)
+                raise
+            graph = device.end_capture(stream)
+        return ArrayCapture(device, graph, outputs)
+
+    def recover(self) -> None:
+        """Nothing is left behind: the stream of a failed capture is not used again."""
+
+    @contextmanager
+    def preserved_randomness(self) -> Iterator[None]:
+        """The port has no random generators of its own."""
+        yield
+
+    def find_state(self, step: Callable[..., Any]) -> Mapping[str, Any]:
+        """Nothing is known beyond what the workload's ``state()`` names."""
+        del step
+        return {}
+
+    def allocator_bytes(self) -> Measured:
+        """There is no caching allocator."""
+        return NotMeasured(reason="the device port has no caching allocator")
+
+    def _array(self, value: Any) -> DeviceArray:
+        if isinstance(getattr(value, "pointer", None), int):
+            array: DeviceArray = value
+            return array
+        if self._device.simulated:
+            raise TypeError(f"{type(value).__name__} is no array of the simulated device")
+        return self._viewed(value)
+
+    def _viewed(self, value: Any) -> DeviceArray:
+        from cuda.core.utils import StridedMemoryView
+
+        if not (hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__")):
+            raise TypeError(f"{type(value).__name__} shows no device memory")
+        try:
+            view = StridedMemoryView.from_any_interface(value, stream_ptr=-1)
+        except (BufferError, RuntimeError) as error:
+            raise TypeError(str(error)) from error
+        if view.device_id < 0 or not view.is_device_accessible:
+            raise TypeError(f"{type(value).__name__} lies in host memory")
+        if view.strides is not None and not _contiguous(view.shape, view.strides):
+            raise ValueError("the array is not C-contiguous")
+        return self._device.view(int(view.ptr), tuple(view.shape), np.dtype(view.dtype), value)
+
+
+def _contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    expected = 1
+    for length, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if length != 1 and stride != expected:
+            return False
+        expected *= length
+    return True
+
+
+def _end_quietly(device: Device, stream: Any) -> None:
+    """The step's own error is the reason; the driver's complaint at the end only repeats it."""
+    try:
+        device.end_capture(stream)
+    except DeviceError:
+        return
