@@ -13,13 +13,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import IO, Any, Final, TypeVar
 
 import msgspec
 
 from cudagraph_gate.errors import EvidenceError
-from cudagraph_gate.model import SCHEMA_VERSION, Diagnosis, Fingerprint, NotMeasured, ProfileTimes, Value, Verdict
-from cudagraph_gate.records import Record
+from cudagraph_gate.model import (
+    SCHEMA_VERSION,
+    Diagnosis,
+    Fingerprint,
+    NotMeasured,
+    ProfileTimes,
+    Value,
+    Verdict,
+)
+from cudagraph_gate.records import Record, TrialStarted
 
 RUNS: Final = Path(".cgate") / "runs"
 RUN_FILE: Final = "run.json"
@@ -72,7 +80,9 @@ class Run:
         """The run's description. Raises EvidenceError if this is no run folder."""
         info = self._read(RUN_FILE, RunInfo)
         if info is None:
-            raise EvidenceError("no run.json in it", where=str(self.folder), hint="name a run folder of cgate")
+            raise EvidenceError(
+                "no run.json in it", where=str(self.folder), hint="name a run folder of cgate"
+            )
         return info
 
     def fingerprint(self) -> Fingerprint | None:
@@ -92,7 +102,7 @@ class Run:
         return self._read(VERDICT_FILE, Verdict)
 
     def write(self, artefact: Value) -> None:
-        """Write an artefact under the name that belongs to its type."""
+        """Write an artefact under the name that belongs to its type. Raises EvidenceError if it can't."""
         with self.replacing(_FILE_OF[type(artefact)]) as temporary:
             temporary.write_bytes(msgspec.json.format(msgspec.json.encode(artefact), indent=2) + b"\n")
 
@@ -105,44 +115,48 @@ class Run:
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())
             temporary.replace(self.folder / name)
+        except OSError as error:
+            raise _unwritable(self.folder / name, error) from error
         finally:
             temporary.unlink(missing_ok=True)
 
     def append(self, record: Record) -> None:
-        """Add one line to the pilot log and push it out of this process."""
+        """Add one line to the pilot log and push it out of this process.
+
+        A last line that a killed writer left unfinished is cut off first. Raises EvidenceError if the log
+        can't be written.
+        """
         line = msgspec.json.encode(record) + b"\n"
-        descriptor = os.open(self.pilot_log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         try:
-            os.write(descriptor, line)
-        finally:
-            os.close(descriptor)
+            with self.pilot_log_path.open("ab+") as log:
+                _cut_unfinished_line(log)
+                log.write(line)
+        except OSError as error:
+            raise _unwritable(self.pilot_log_path, error) from error
 
     def records(self) -> tuple[Record, ...]:
         """The pilot log. A last line without its end was being written when the run died: it is left out.
 
         Raises EvidenceError, with the line number, for any other line that can't be read.
         """
-        try:
-            data = self.pilot_log_path.read_bytes()
-        except FileNotFoundError:
+        data = _bytes_of(self.pilot_log_path)
+        if data is None:
             return ()
         *lines, _unfinished = data.split(b"\n")
         return tuple(
-            _decode(line, Record, f"{self.pilot_log_path}:{number}")
+            _record(line, f"{self.pilot_log_path}:{number}")
             for number, line in enumerate(lines, start=1)
             if line
         )
 
     def _read(self, name: str, kind: type[T]) -> T | None:
         path = self.folder / name
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
+        data = _bytes_of(path)
+        if data is None:
             return None
-        except OSError as error:
-            raise EvidenceError(f"can't read it ({error.strerror})", where=str(path)) from error
-        _check_version(data, path)
-        return _decode(data, kind, str(path))
+        _check_version(_decode(data, _Versioned, str(path)).schema_version, str(path))
+        artefact: T = _decode(data, kind, str(path))
+        return artefact
 
 
 _FILE_OF: Final[dict[type, str]] = {
@@ -161,17 +175,49 @@ def _decode(data: bytes, kind: Any, where: str) -> Any:
         raise EvidenceError(f"damaged ({error})", where=where, hint="run the stage again") from error
 
 
-def _check_version(data: bytes, path: Path) -> None:
-    class Versioned(msgspec.Struct):
-        schema_version: int
+class _Versioned(msgspec.Struct):
+    schema_version: int
 
-    version = _decode(data, Versioned, str(path)).schema_version
+
+def _record(line: bytes, where: str) -> Record:
+    record: Record = _decode(line, Record, where)
+    if isinstance(record, TrialStarted):
+        _check_version(record.schema_version, where)
+    return record
+
+
+def _check_version(version: int, where: str) -> None:
     if version != SCHEMA_VERSION:
         raise EvidenceError(
             f"has schema version {version}, this cgate reads {SCHEMA_VERSION}",
-            where=str(path),
+            where=where,
             hint="use the cgate version that wrote it, or run the workload again",
         )
+
+
+def _bytes_of(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise EvidenceError(f"can't read it ({error.strerror})", where=str(path)) from error
+
+
+def _unwritable(path: Path, error: OSError) -> EvidenceError:
+    return EvidenceError(
+        f"can't write it ({error.strerror})", where=str(path), hint="make room, or run elsewhere"
+    )
+
+
+def _cut_unfinished_line(log: IO[bytes]) -> None:
+    size = log.seek(0, os.SEEK_END)
+    if size == 0:
+        return
+    log.seek(size - 1)
+    if log.read(1) != b"\n":
+        log.seek(0)
+        log.truncate(log.read().rfind(b"\n") + 1)
 
 
 def create_run(
@@ -188,7 +234,9 @@ def create_run(
             continue
         except OSError as error:
             raise EvidenceError(
-                f"can't make a run folder ({error.strerror})", where=str(root), hint="run in a writable folder"
+                f"can't make a run folder ({error.strerror})",
+                where=str(root),
+                hint="run in a writable folder",
             ) from error
         run = Run(folder)
         run.write(RunInfo(workload=workload, created=moment.isoformat(), mode=mode, device=device))
@@ -212,7 +260,9 @@ def newest_run(root: Path = RUNS, *, workload: str | None = None) -> Run:
             return run
     wanted = f" of {workload}" if workload else ""
     raise EvidenceError(
-        f"no run{wanted} found", where=str(root), hint="start with: cgate run WORKLOAD.py, or name one with --run DIR"
+        f"no run{wanted} found",
+        where=str(root),
+        hint="start with: cgate run WORKLOAD.py, or name one with --run DIR",
     )
 
 

@@ -112,7 +112,8 @@ class CudaEvent:
         """Device time since another event; the driver's resolution is about 0.5 us."""
         if not isinstance(since, CudaEvent):
             raise TypeError("an event of this device is needed")
-        return round(call(driver().cuEventElapsedTime, since.handle, self.handle) * NS_PER_MS)
+        elapsed_ms: float = call(driver().cuEventElapsedTime, since.handle, self.handle)
+        return round(elapsed_ms * NS_PER_MS)
 
     def __del__(self) -> None:
         try:

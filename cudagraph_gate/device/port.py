@@ -18,9 +18,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from cudagraph_gate.errors import device_error
-
-from cudagraph_gate.errors import UsageError
+from cudagraph_gate.errors import UsageError, device_error
 
 HostArray = npt.NDArray[Any]
 Dim = tuple[int, int, int]

@@ -83,7 +83,7 @@ class DeviceMemory:
         self._freed: dict[int, list[int]] = {}
 
     def allocate(self, nbytes: int) -> int:
-        """Address of ``nbytes`` poisoned bytes: the block of this size that was freed last, else a new one."""
+        """Address of ``nbytes`` poisoned bytes: of the last freed block of this size, else of a new one."""
         size = -(-nbytes // ALIGNMENT) * ALIGNMENT
         self.reserve(size, "cuMemAlloc")
         freed = self._freed.get(size)
@@ -100,7 +100,8 @@ class DeviceMemory:
         """Give an allocation back. Raises CUDA_ERROR_INVALID_VALUE when there is none at ``pointer``."""
         block = self._blocks.get(pointer)
         if block is None or not block.live:
-            raise device_error("CUDA_ERROR_INVALID_VALUE", "cuMemFree", detail=f"{pointer:#x} is not allocated")
+            detail = f"{pointer:#x} is not allocated"
+            raise device_error("CUDA_ERROR_INVALID_VALUE", "cuMemFree", detail=detail)
         block.turn(live=False)
         self._freed.setdefault(block.size, []).append(pointer)
         self.give_back(block.size)
@@ -115,6 +116,13 @@ class DeviceMemory:
     def give_back(self, nbytes: int) -> None:
         """Undo :meth:`reserve`."""
         self.used_bytes -= nbytes
+
+    def clear(self) -> None:
+        """Forget every allocation."""
+        self._bases.clear()
+        self._blocks.clear()
+        self._freed.clear()
+        self.used_bytes = 0
 
     def view(self, region: Region) -> HostArray:
         """The region's bytes as a writable array. Raises IllegalAccess outside every block."""

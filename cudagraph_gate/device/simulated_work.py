@@ -84,7 +84,7 @@ class CopyWork:
 
     @classmethod
     def of(cls, target: Operand, source: Operand) -> CopyWork:
-        """Check sizes and sides. Raises ValueError."""
+        """Check sizes and sides. Raises ValueError, or TypeError for two host arrays."""
         if target.nbytes != source.nbytes:
             raise ValueError(f"copy of {source.nbytes} bytes into {target.nbytes}")
         for side in (target, source):
@@ -92,7 +92,7 @@ class CopyWork:
                 raise ValueError("the host array of a copy must be contiguous")
         if isinstance(source, np.ndarray):
             if isinstance(target, np.ndarray):
-                raise ValueError("one side of a copy must be a device array")
+                raise TypeError("one side of a copy must be a device array")
             return cls(target, source, "HtoD")
         return cls(target, source, "DtoH" if isinstance(target, np.ndarray) else "DtoD")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cudagraph_gate.device.simulated import SimulatedDevice
-
 from cudagraph_gate.timeline.recorder import Level
 from cudagraph_gate.timeline.table import (
     CALL_COLUMNS,

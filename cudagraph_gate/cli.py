@@ -1,0 +1,239 @@
+"""The command line: parse, call one function, render, exit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+
+import typer
+
+from cudagraph_gate.errors import CgateError, ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from cudagraph_gate.pipeline import Options
+
+COMMANDS_WITH_SHAPES: Final = ("profile", "pilot", "run")
+
+app = typer.Typer(
+    name="cgate",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Decide, with evidence, whether CUDA Graphs are worth it and safe for a GPU workload.\n\n"
+    "Start with: [bold]cgate run workload.py[/bold]. Without a GPU, everything runs on a simulated device "
+    "and says so.",
+    epilog="Exit codes: 0 GO, 10 NO-GO, 11 CONDITIONAL, 12 INCONCLUSIVE, 2 usage, 20 no device, "
+    "21 the workload failed, 22 unreadable evidence, 130 interrupted, 1 a bug.",
+)
+
+Workload = Annotated[Path, typer.Argument(help="Python module with build(shape) and inputs(shape, seed).")]
+Device = Annotated[str, typer.Option(help="auto (the GPU if there is one), cuda or simulated.")]
+Shapes = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[LIST]",
+        help="Bare: every declared shape. Or names and new shapes: b1,b8=8x128; or a CSV of arrivals.",
+    ),
+]
+RunFolder = Annotated[Path | None, typer.Option("--run", help="Run folder; the newest by default.")]
+PolicyFile = Annotated[Path | None, typer.Option(help="TOML file with the limits, as in [tool.cgate].")]
+Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+Limit = Annotated[float, typer.Option(min=1, help="Seconds without progress after which a worker is killed.")]
+
+
+@app.command(epilog="Example: cgate doctor --json")
+def doctor(device: Device = "auto", as_json: Json = False) -> None:
+    """Say what this machine can measure, which graph features work, and its fingerprint."""
+    from cudagraph_gate import pipeline
+    from cudagraph_gate.report import machine, terminal
+    from cudagraph_gate.report.doctor import print_examination
+
+    with terminal.progress() as report:
+        found = pipeline.examine(_options(device, None, 120.0, report))
+    if as_json:
+        _print_json(machine.examination(found))
+    else:
+        print_examination(terminal.stdout(), found)
+
+
+@app.command(
+    epilog="Examples: cgate profile workload.py; cgate profile train.py -- --steps 20",
+)
+def profile(
+    workload: Workload,
+    arguments: Annotated[list[str] | None, typer.Argument(help="Arguments of a script, after --.")] = None,
+    device: Device = "auto",
+    shapes: Shapes = None,
+    time_limit: Limit = 300.0,
+    as_json: Json = False,
+) -> None:
+    """Record the normal path and say where its time goes."""
+    from cudagraph_gate import pipeline
+    from cudagraph_gate.report import machine, print_evidence, terminal
+
+    with terminal.progress() as report:
+        run = pipeline.profile(workload, tuple(arguments or ()), _options(device, shapes, time_limit, report))
+    evidence = pipeline.collect_evidence(run)
+    if as_json:
+        _print_json(machine.profile(evidence))
+    else:
+        print_evidence(terminal.stdout(), evidence)
+    terminal.say(f"evidence: {run.folder}")
+
+
+@app.command(
+    epilog="Examples: cgate pilot workload.py; cgate pilot --shapes; "
+    "cgate pilot workload.py --shapes b1=1x128,b8=8x128",
+)
+def pilot(
+    workload: Annotated[Path | None, typer.Argument(help="The newest run's workload by default.")] = None,
+    run: RunFolder = None,
+    device: Device = "auto",
+    shapes: Shapes = None,
+    time_limit: Limit = 300.0,
+    as_json: Json = False,
+) -> None:
+    """Capture, replay and compare a graph beside the untouched normal path."""
+    from cudagraph_gate import pipeline
+    from cudagraph_gate.report import machine, print_trial, terminal
+
+    with terminal.progress() as report:
+        options = _options(device, shapes, time_limit, report)
+        chosen = pipeline.run_for_pilot(workload, run, options)
+        pipeline.pilot(chosen, options)
+    evidence = pipeline.collect_evidence(chosen)
+    if as_json:
+        _print_json(machine.trial(evidence))
+    else:
+        print_trial(terminal.stdout(), evidence)
+    terminal.say(f"evidence: {chosen.folder}")
+
+
+@app.command(epilog="Examples: cgate verdict; cgate verdict --json --run .cgate/runs/NAME")
+def verdict(run: RunFolder = None, policy: PolicyFile = None, as_json: Json = False) -> None:
+    """Judge the newest evidence by the seven gates; the exit code tells scripts."""
+    from cudagraph_gate import evidence, pipeline
+    from cudagraph_gate.gates import exit_code, load_policy
+
+    chosen = evidence.open_run(run) if run else evidence.newest_run()
+    judged = pipeline.verdict(chosen, load_policy(policy, Path.cwd()))
+    _print_verdict(judged, as_json)
+    raise typer.Exit(exit_code(judged))
+
+
+@app.command(epilog="Examples: cgate report; cgate report --html report.html")
+def report(
+    run: RunFolder = None,
+    policy: PolicyFile = None,
+    html: Annotated[Path | None, typer.Option(help="Write one self-contained page with pictures.")] = None,
+) -> None:
+    """Show everything that a run found."""
+    from cudagraph_gate import evidence, pipeline
+    from cudagraph_gate.gates import load_policy
+    from cudagraph_gate.report import print_evidence, print_verdict, terminal, write_page
+
+    chosen = evidence.open_run(run) if run else evidence.newest_run()
+    judged = pipeline.verdict(chosen, load_policy(policy, Path.cwd()))
+    found = pipeline.collect_evidence(chosen)
+    if html is not None:
+        write_page(html, found, judged)
+        terminal.say(f"written: {html}")
+    else:
+        print_evidence(terminal.stdout(), found)
+        print_verdict(terminal.stdout(), judged)
+
+
+@app.command(epilog="Examples: cgate run workload.py; cgate run workload.py --shapes --json")
+def run(
+    workload: Workload,
+    device: Device = "auto",
+    shapes: Shapes = None,
+    policy: PolicyFile = None,
+    time_limit: Limit = 300.0,
+    as_json: Json = False,
+) -> None:
+    """Profile, pilot and verdict in one go."""
+    from cudagraph_gate import pipeline
+    from cudagraph_gate.gates import exit_code, load_policy
+    from cudagraph_gate.report import print_evidence, terminal
+
+    limits = load_policy(policy, Path.cwd())
+    with terminal.progress() as show:
+        options = _options(device, shapes, time_limit, show)
+        done, judged = pipeline.run_all(workload, limits, options)
+    if not as_json:
+        print_evidence(terminal.stdout(), pipeline.collect_evidence(done))
+    _print_verdict(judged, as_json)
+    terminal.say(f"evidence: {done.folder}")
+    raise typer.Exit(exit_code(judged))
+
+
+def _options(device: str, shapes: str | None, limit_s: float, report: Callable[..., None]) -> Options:
+    from cudagraph_gate.pipeline import Options
+    from cudagraph_gate.report import terminal
+
+    if device not in ("auto", "cuda", "simulated"):
+        raise UsageError(f"--device {device} is unknown", hint="use auto, cuda or simulated")
+    return Options(
+        device=device,  # type: ignore[arg-type]
+        shapes=shapes,
+        limit_s=limit_s,
+        on_progress=report,
+        warn=terminal.say,
+    )
+
+
+def _print_verdict(judged: Any, as_json: bool) -> None:
+    from cudagraph_gate.report import print_verdict, terminal
+
+    if as_json:
+        _print_json(judged)
+    else:
+        print_verdict(terminal.stdout(), judged)
+
+
+def _print_json(value: Any) -> None:
+    import msgspec
+
+    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
+    sys.stdout.flush()
+
+
+def with_bare_shapes(arguments: Sequence[str]) -> list[str]:
+    """``--shapes`` may stand bare, last or before a workload's name: it then gets an empty value."""
+    if not arguments or arguments[0] not in COMMANDS_WITH_SHAPES:
+        return list(arguments)
+    ours, rest = list(arguments), []
+    if "--" in ours:
+        place = ours.index("--")
+        ours, rest = ours[:place], ours[place:]
+    spelled: list[str] = []
+    for index, argument in enumerate(ours):
+        following = ours[index + 1] if index + 1 < len(ours) else "-"
+        bare = argument == "--shapes" and (following.startswith("-") or following.endswith(".py"))
+        spelled.append("--shapes=" if bare else argument)
+    return spelled + rest
+
+
+def main() -> None:
+    """Entry point of ``cgate``: every failure becomes one line on standard error and an exit code."""
+    try:
+        code = app(with_bare_shapes(sys.argv[1:]), prog_name="cgate", standalone_mode=False)
+    except CgateError as error:
+        _fail(str(error), error.exit_code)
+    except Exception as error:
+        complaint = getattr(error, "format_message", None)  # how typer tells of a wrong command line
+        if complaint is None:
+            raise
+        _fail(f"{complaint()} (cgate --help shows how)", ExitCode.USAGE)
+    if code == ExitCode.INTERRUPTED:
+        _fail("interrupted; what was recorded until then is kept", ExitCode.INTERRUPTED)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(text: str, code: int) -> NoReturn:
+    sys.stderr.write(f"cgate: {text}\n")
+    sys.exit(code)

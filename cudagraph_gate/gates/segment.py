@@ -1,0 +1,134 @@
+"""Gate 2, segment: the step can be captured whole, and it is the same on every request."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+from cudagraph_gate.evidence import DIAGNOSIS_FILE, PILOT_LOG, missing
+from cudagraph_gate.gates.check import (
+    Check,
+    Gate,
+    ending,
+    fails,
+    finding_checks,
+    holds,
+    undecided,
+    worker_end,
+)
+from cudagraph_gate.gates.policy import Policy
+from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, TrialView, before
+from cudagraph_gate.gates.wording import listed, percent
+from cudagraph_gate.model import GateResult, NotMeasured, Reason
+from cudagraph_gate.records import NodeSet, Phase, WorkerEnd
+
+GATE = Gate(2, "segment", (DIAGNOSIS_FILE, PILOT_LOG))
+PHASES: Final = frozenset(phase for phase in Phase if not before(Phase.CAPTURE, phase)) | {Phase.KERNELS}
+"""Phases whose findings speak of the segment: up to the capture, and the comparison of its kernels."""
+NAMED_KERNELS: Final = 3
+"""Kernels that a reason names: enough to recognise the code, short enough to read."""
+
+
+def segment_gate(evidence: Evidence, trial: TrialView, policy: Policy) -> GateResult:
+    """Judge what was captured of the target shape, and how stable the requests are."""
+    target = trial.target
+    checks = [_stability_check(evidence, policy)]
+    checks += (
+        [not_tried(trial, trial.name)] if target is None or not target.records else segment_checks(target)
+    )
+    measured: dict[str, Any] = {"unstable_share": _unstable_share(evidence)}
+    nodes = target.nodes if target else None
+    if nodes is not None:
+        missing_kernels, extra = _difference(nodes)
+        measured |= {"nodes": nodes.nodes, "kinds": nodes.kinds}
+        measured |= {"missing_kernels": dict(missing_kernels), "extra_kernels": dict(extra)}
+    return GATE.result(checks, measured, {"max_rebuild_share": policy.max_rebuild_share})
+
+
+def segment_checks(trial: ShapeTrial) -> list[Check]:
+    """What the trial of one shape says of its segment."""
+    checks = finding_checks(trial, PHASES)
+    if trial.probe is not None and not trial.probe.intact:
+        broken = f"the normal path is not right after the failed capture: {trial.probe.detail}"
+        checks.append(fails(Reason.WRONG_OUTPUT, broken))
+    if trial.end is not None and trial.end.outcome in ("crashed", "timed_out"):
+        checks.append(_crash_check(trial, trial.end))
+    if trial.nodes is not None:
+        checks.append(_nodes_check(trial.nodes))
+    elif not checks:
+        checks.append(_unreached_check(trial))
+    return checks
+
+
+def not_tried(trial: TrialView, shape: str | None) -> Check:
+    """The answer where ``shape`` has no records, with what became of its worker if that is known."""
+    what = "no shape was tried" if shape is None else f"shape {shape} was not tried"
+    if not trial.ends:
+        return undecided(Reason.NOT_TRIED, what)
+    return undecided(Reason.NOT_TRIED, f"{what}: a worker {worker_end(trial.ends[-1])}")
+
+
+def _crash_check(trial: ShapeTrial, end: WorkerEnd) -> Check:
+    phase = Phase(end.phase) if end.phase in set(Phase) else trial.last_phase
+    if phase is None or before(phase, Phase.CAPTURE):
+        return undecided(Reason.WORKLOAD, f"{ending(trial)}, before any capture")
+    return fails(Reason.CRASH if end.outcome == "crashed" else Reason.HANG, ending(trial))
+
+
+def _unreached_check(trial: ShapeTrial) -> Check:
+    failed = trial.end is not None and trial.end.outcome == "failed" and not trial.reached(Phase.CAPTURE)
+    return undecided(Reason.WORKLOAD if failed else Reason.NOT_TRIED, ending(trial))
+
+
+def _nodes_check(nodes: NodeSet) -> Check:
+    if nodes.nodes == 0:
+        return fails(Reason.ESCAPED_WORK, "the graph is empty: none of the step's work was captured")
+    if isinstance(nodes.normal_kernels, NotMeasured):
+        return undecided(
+            Reason.UNMEASURABLE, f"the normal path's kernels are unknown: {nodes.normal_kernels.reason}"
+        )
+    absent, extra = _difference(nodes)
+    if absent and extra:
+        return fails(
+            Reason.ESCAPED_WORK,
+            f"the graph holds other kernels than the normal path runs: without {_kernels(absent)}, "
+            f"with {_kernels(extra)}",
+        )
+    if absent:
+        return fails(
+            Reason.ESCAPED_WORK, f"the graph misses kernels that the normal path runs: {_kernels(absent)}"
+        )
+    if extra:
+        return holds(
+            f"{nodes.nodes} nodes; the graph runs more kernels than the normal path: {_kernels(extra)}"
+        )
+    return holds(f"{nodes.nodes} nodes, the same kernels as the normal path")
+
+
+def _difference(nodes: NodeSet) -> tuple[Counter[str], Counter[str]]:
+    """Kernels that only the normal path runs, and those that only the graph runs."""
+    if isinstance(nodes.normal_kernels, NotMeasured):
+        return Counter(), Counter()
+    normal, graph = Counter(nodes.normal_kernels.by_name), Counter(nodes.kernels)
+    return normal - graph, graph - normal
+
+
+def _kernels(counts: Counter[str]) -> str:
+    return listed([f"{name} ({count} x)" for name, count in counts.most_common()], NAMED_KERNELS)
+
+
+def _unstable_share(evidence: Evidence) -> float | NotMeasured:
+    if evidence.diagnosis is None:
+        return missing("diagnosis")
+    requests = evidence.diagnosis.requests
+    return requests if isinstance(requests, NotMeasured) else requests.unstable_share
+
+
+def _stability_check(evidence: Evidence, policy: Policy) -> Check:
+    share = _unstable_share(evidence)
+    if isinstance(share, NotMeasured):
+        return undecided(Reason.UNMEASURABLE, f"whether requests repeat is unknown: {share.reason}")
+    differing = f"{percent(share)} of the requests ran another sequence of operations"
+    if share > policy.max_rebuild_share:
+        return fails(Reason.CHURN, f"{differing}, the limit is {percent(policy.max_rebuild_share)}")
+    return holds(differing)

@@ -1,0 +1,71 @@
+"""From gate results to the verdict; pure, so that the same evidence always gives the same answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from cudagraph_gate.errors import ExitCode
+from cudagraph_gate.evidence import missing
+from cudagraph_gate.gates.gates import excluded_shapes, run_gates
+from cudagraph_gate.gates.policy import Policy
+from cudagraph_gate.gates.trial_view import Evidence
+from cudagraph_gate.model import Decision, GateResult, GateStatus, Verdict
+
+EXIT_CODES: Final = {
+    Decision.GO: ExitCode.GO,
+    Decision.NO_GO: ExitCode.NO_GO,
+    Decision.CONDITIONAL: ExitCode.CONDITIONAL,
+    Decision.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
+}
+
+
+def judge(evidence: Evidence, policy: Policy, *, stale: tuple[str, ...] = ()) -> Verdict:
+    """The verdict on ``evidence``. ``stale`` names the fingerprint fields that differ on this machine."""
+    gates = run_gates(evidence, policy, stale)
+    conditions = excluded_shapes(evidence, policy)
+    decision = Decision.INCONCLUSIVE if stale else decide(gates, conditions)
+    return Verdict(
+        verdict=Decision.INCONCLUSIVE if evidence.simulated else decision,
+        rehearsal=decision if evidence.simulated else None,
+        recorded_verdict=judge(evidence, policy).verdict if stale else None,
+        stale=stale,
+        reasons=_reasons(gates, GateStatus.UNKNOWN if stale else None),
+        conditions=conditions,
+        gates=gates,
+        workload=evidence.workload,
+        run=evidence.run,
+        fingerprint=evidence.fingerprint or missing("fingerprint"),
+        policy=msgspec.structs.asdict(policy),
+    )
+
+
+def decide(gates: Sequence[GateResult], conditions: Sequence[str]) -> Decision:
+    """Any fail is NO-GO, else any unknown INCONCLUSIVE, else any condition CONDITIONAL, else GO.
+
+    No gate at all is INCONCLUSIVE: nothing was shown.
+    """
+    statuses = {gate.status for gate in gates} or {GateStatus.UNKNOWN}
+    if GateStatus.FAIL in statuses:
+        return Decision.NO_GO
+    if GateStatus.UNKNOWN in statuses:
+        return Decision.INCONCLUSIVE
+    return Decision.CONDITIONAL if conditions else Decision.GO
+
+
+def exit_code(verdict: Verdict) -> ExitCode:
+    """The exit code that tells a script this verdict."""
+    return EXIT_CODES[verdict.verdict]
+
+
+def _reasons(gates: Sequence[GateResult], only: GateStatus | None) -> tuple[str, ...]:
+    """The sentences of the failing gates, else of the unknown ones; ``only`` those of one status."""
+    for status in (only,) if only else (GateStatus.FAIL, GateStatus.UNKNOWN):
+        found = tuple(
+            f"gate {gate.number} {gate.name}: {gate.reason}" for gate in gates if gate.status is status
+        )
+        if found:
+            return found
+    return ()

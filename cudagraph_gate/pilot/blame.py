@@ -1,0 +1,80 @@
+"""From an exception to a finding: reason code, call to blame, the user's file and line, advice."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from cudagraph_gate.errors import DeviceError, DeviceMemoryError, StickyError
+from cudagraph_gate.model import Reason
+from cudagraph_gate.records import Finding, Phase
+from cudagraph_gate.workload import user_frame
+
+_BY_CODE: Final[Mapping[str, Reason]] = {
+    "CUDA_ERROR_STREAM_CAPTURE_UNJOINED": Reason.UNJOINED_STREAM,
+    "CUDA_ERROR_STREAM_CAPTURE_ISOLATION": Reason.UNJOINED_STREAM,
+    "CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD": Reason.CAPTURE_INTERFERENCE,
+}
+_BY_TEXT: Final[Mapping[str, Reason]] = {
+    "out of memory": Reason.MEMORY,
+    "unjoined": Reason.UNJOINED_STREAM,
+    "illegal memory access": Reason.CRASH,
+    "misaligned address": Reason.CRASH,
+    "illegal address": Reason.CRASH,
+    "device-side assert": Reason.CRASH,
+    "unspecified launch failure": Reason.CRASH,
+}
+"""Words of the runtime's error texts, which frameworks pass on without the error's name."""
+_ADVICE: Final[Mapping[Reason, str]] = {
+    Reason.CAPTURE_ILLEGAL: "move it out of the step, or keep its result on the device",
+    Reason.UNJOINED_STREAM: "let the step's stream wait for an event of every stream that it forked",
+    Reason.MEMORY: "free memory or use a smaller shape: a graph keeps its buffers for as long as it lives",
+    Reason.CRASH: "run the normal path under compute-sanitizer",
+    Reason.CAPTURE_INTERFERENCE: "capture while no other thread uses CUDA",
+}
+_CAPTURE_PHASES: Final = (Phase.CAPTURE, Phase.INSTANTIATE, Phase.UPLOAD)
+
+
+def blame(error: Exception, shape: str, phase: Phase, folder: Path) -> Finding:
+    """The finding for what was raised in ``phase``; ``folder`` holds the user's code."""
+    code = reason_code(error, phase)
+    where = user_frame(error, folder) or ""
+    return Finding(
+        shape=shape,
+        phase=phase,
+        code=code,
+        message=_first_line(error),
+        call=_call(error, where, folder),
+        where=where,
+        advice=_ADVICE.get(code, ""),
+    )
+
+
+def reason_code(error: Exception, phase: Phase) -> Reason:
+    """What kind of failure it is, by the driver's name for it, else by its text, else by the phase."""
+    if isinstance(error, DeviceMemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return Reason.MEMORY
+    if isinstance(error, StickyError):
+        return Reason.CRASH
+    if isinstance(error, DeviceError) and error.code in _BY_CODE:
+        return _BY_CODE[error.code]
+    text = str(error).lower()
+    known = next((reason for words, reason in _BY_TEXT.items() if words in text), None)
+    if known is not None:
+        return known
+    return Reason.CAPTURE_ILLEGAL if phase in _CAPTURE_PHASES else Reason.WORKLOAD
+
+
+def _call(error: Exception, where: str, folder: Path) -> str:
+    """The driver call that failed; where a framework hides it, the user's line that made it."""
+    if isinstance(error, DeviceError):
+        return error.call
+    file, _, line = where.rpartition(":")
+    return linecache.getline(str(folder / file), int(line)).strip() if file and line.isdigit() else ""
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,151 @@
+"""Comparing two trajectories: pure functions of what was read.
+
+The tolerance of each value is what the normal path differs by from itself, run again from the same state:
+where that is nothing, the graph must agree bit by bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from cudagraph_gate.device.port import HostArray
+from cudagraph_gate.records import Comparison
+
+TOLERANCE_FACTOR: Final = 4.0
+"""Two repetitions show only a sample of how far the normal path strays from itself."""
+REPEAT_LIMIT: Final = 0.01
+"""Share of a value's largest magnitude: a normal path that strays further can't be a yardstick."""
+
+Leaf = Any
+"""A host array, or a plain Python value that the step returned."""
+Subject = Literal["outputs", "state", "normal_again", "normal_repeat"]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Outputs after one request, and the state entries that the normal path changes."""
+
+    outputs: Mapping[str, Leaf]
+    state: Mapping[str, Leaf]
+    returned: Any = None
+    """What the step returned, its arrays copied; kept only where the workload brings its own check."""
+
+    def values(self) -> dict[str, Leaf]:
+        """Outputs and state under names that can't clash."""
+        return {f"output {name}": leaf for name, leaf in self.outputs.items()} | {
+            f"state {name}": leaf for name, leaf in self.state.items()
+        }
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """Consecutive requests, and the digests of all state at the end."""
+
+    moments: tuple[Moment, ...]
+    final_state: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Largest absolute difference; infinite, with the reason, where values can't be compared."""
+
+    error: float
+    detail: str = ""
+
+
+def difference(expected: Leaf, actual: Leaf) -> Difference:
+    """How far one value is from the expected one. Equal NaN and equal infinities count as equal."""
+    if not isinstance(expected, np.ndarray) or not isinstance(actual, np.ndarray):
+        same = type(expected) is type(actual) and bool(expected == actual)
+        return Difference(0.0) if same else Difference(float("inf"), f"{actual!r} for {expected!r}")
+    if (expected.shape, expected.dtype) != (actual.shape, actual.dtype):
+        given, wanted = f"{actual.dtype}{actual.shape}", f"{expected.dtype}{expected.shape}"
+        return Difference(float("inf"), f"{given} for {wanted}")
+    if np.array_equal(expected, actual, equal_nan=expected.dtype.kind in "fc"):
+        return Difference(0.0)
+    return Difference(_largest(expected, actual))
+
+
+def _largest(expected: HostArray, actual: HostArray) -> float:
+    wide = np.complex128 if expected.dtype.kind == "c" else np.float64
+    left, right = expected.astype(wide), actual.astype(wide)
+    with np.errstate(all="ignore"):
+        error = np.abs(left - right)
+    same = (left == right) | (np.isnan(left) & np.isnan(right))
+    error = np.where(same, 0.0, np.where(np.isnan(error), np.inf, error))
+    return float(np.max(error))
+
+
+def repeat_tolerances(one: Trajectory, other: Trajectory) -> dict[str, float]:
+    """Tolerance by value name, from two trajectories of the normal path."""
+    found: dict[str, float] = {}
+    for left, right in zip(one.moments, other.moments, strict=True):
+        again = right.values()
+        for name, leaf in left.values().items():
+            error = difference(leaf, again.get(name)).error
+            found[name] = max(found.get(name, 0.0), TOLERANCE_FACTOR * error)
+    return found
+
+
+def compare_values(
+    shape: str,
+    request: int,
+    subject: Subject,
+    expected: Mapping[str, Leaf],
+    actual: Mapping[str, Leaf],
+    tolerances: Mapping[str, float],
+) -> Comparison:
+    """One record for all ``expected`` values; its detail names the value that is furthest off."""
+    worst, limit, exceeds, detail = Difference(0.0), 0.0, -1.0, ""
+    for name, leaf in expected.items():
+        found, allowed = difference(leaf, actual.get(name)), tolerances.get(name, 0.0)
+        if found.error - allowed > exceeds:
+            worst, limit, exceeds = found, allowed, found.error - allowed
+            detail = f"{name}: {found.detail}" if found.detail else name
+    return Comparison(
+        shape=shape,
+        request=request,
+        subject=subject,
+        equal=worst.error <= limit,
+        exact=all(difference(leaf, actual.get(name)).error == 0 for name, leaf in expected.items()),
+        max_abs_error=worst.error,
+        tolerance=limit,
+        detail="" if worst.error == 0 else detail,
+    )
+
+
+def compare_repeats(shape: str, one: Trajectory, other: Trajectory) -> Iterator[Comparison]:
+    """Whether the normal path repeats itself closely enough to be compared with."""
+    for request, (left, right) in enumerate(zip(one.moments, other.moments, strict=True)):
+        values = left.values()
+        limits = {name: REPEAT_LIMIT * _magnitude(leaf) for name, leaf in values.items()}
+        yield compare_values(shape, request, "normal_repeat", values, right.values(), limits)
+
+
+def _magnitude(leaf: Leaf) -> float:
+    if not isinstance(leaf, np.ndarray) or not leaf.size or leaf.dtype.kind not in "iufc":
+        return 0.0
+    finite = np.abs(leaf[np.isfinite(leaf)].astype(np.complex128 if leaf.dtype.kind == "c" else np.float64))
+    return float(finite.max()) if finite.size else 0.0
+
+
+def compare_final_state(
+    shape: str, request: int, expected: Mapping[str, str], actual: Mapping[str, str]
+) -> Comparison:
+    """All state after the last request by digest, entries that the normal path never changes included."""
+    different = sorted(name for name in {*expected, *actual} if expected.get(name) != actual.get(name))
+    named = ", ".join(different[:3]) + (f" and {len(different) - 3} more" if len(different) > 3 else "")
+    return Comparison(
+        shape=shape,
+        request=request,
+        subject="state",
+        equal=not different,
+        exact=not different,
+        max_abs_error=float("inf") if different else 0.0,
+        tolerance=0.0,
+        detail=f"state after the last request: {named}" if different else "",
+    )

@@ -1,0 +1,103 @@
+"""What a worker process is asked to do, and what it says while it does it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from cudagraph_gate.device import DeviceChoice
+from cudagraph_gate.model import Value
+
+DEFAULT_SEED: Final = 20_240
+
+
+class ProfileJob(Value, frozen=True, kw_only=True, tag="profile"):
+    """Record the normal path of one shape: fingerprint, request times, timeline."""
+
+    folder: str
+    workload: str
+    device: DeviceChoice
+    shapes: str | None
+    """What ``--shapes`` said (None: it was not given; empty: bare); the first shape of it is recorded."""
+    seed: int = DEFAULT_SEED
+
+
+class ScriptJob(Value, frozen=True, kw_only=True, tag="script"):
+    """Record a whole script run with its arguments."""
+
+    folder: str
+    script: str
+    arguments: tuple[str, ...]
+
+
+class TrialJob(Value, frozen=True, kw_only=True, tag="trial"):
+    """Try a graph for one shape."""
+
+    folder: str
+    workload: str
+    device: DeviceChoice
+    shapes: str | None
+    shape: str | None
+    """None: the first one; that worker also opens the trial's log and answers with all names."""
+    seed: int = DEFAULT_SEED
+
+
+class ProbeJob(Value, frozen=True, kw_only=True, tag="probe"):
+    """Find out what this machine can measure and which graph features work."""
+
+    device: DeviceChoice
+
+
+Job = ProfileJob | ScriptJob | TrialJob | ProbeJob
+
+
+class Progress(Value, frozen=True, kw_only=True, tag="progress"):
+    """A phase begins; the parent's time limit starts anew."""
+
+    text: str
+    phase: str = ""
+    done: int = 0
+    """Steps of the job that are over, of ``total``."""
+    total: int = 0
+
+
+class Answer(Value, frozen=True, kw_only=True, tag="answer"):
+    """The job's result, where it is not a file in the run folder."""
+
+    values: dict[str, Any]
+
+
+class Failure(Value, frozen=True, kw_only=True, tag="failure"):
+    """Why the worker gives up: the parts of a CgateError, or the traceback of a bug of ours."""
+
+    exit_code: int
+    what: str
+    where: str | None = None
+    hint: str | None = None
+    traceback: str = ""
+
+
+Message = Progress | Answer | Failure
+
+
+def encode(message: Message) -> bytes:
+    """One line."""
+    return msgspec.json.encode(message) + b"\n"
+
+
+def decode(line: bytes) -> Message:
+    """The message of one line."""
+    message: Message = msgspec.json.decode(line, type=Message)
+    return message
+
+
+def encode_job(job: Job) -> str:
+    """A job as the worker's argument."""
+    return msgspec.json.encode(job).decode()
+
+
+def decode_job(text: str) -> Job:
+    """The job of a worker's argument."""
+    job: Job = msgspec.json.decode(text, type=Job)
+    return job

@@ -1,0 +1,266 @@
+"""The trial of one shape: rung 1 of the ladder, one instance with fresh inputs on one stream.
+
+Phases in order, each logged before it begins; the first failure becomes a finding and ends the trial.
+"""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Final
+
+from msgspec import structs
+
+from cudagraph_gate.errors import CgateError, DeviceError, NoDeviceError, WorkloadError
+from cudagraph_gate.evidence import Run
+from cudagraph_gate.graphs import GraphedStep, contents
+from cudagraph_gate.model import Counts, NotMeasured, Reason
+from cudagraph_gate.pilot import correctness, measure
+from cudagraph_gate.pilot.blame import blame
+from cudagraph_gate.pilot.comparing import compare_repeats, compare_values
+from cudagraph_gate.pilot.jobs import TrialJob
+from cudagraph_gate.pilot.session import Inputs, Loaded, Session, build, load
+from cudagraph_gate.pilot.trial_log import AnswerSink, TrialLog
+from cudagraph_gate.records import (
+    Comparison,
+    Finding,
+    NodeSet,
+    NormalPathProbe,
+    PathName,
+    Phase,
+    ShapeEnded,
+    TrialStarted,
+)
+from cudagraph_gate.timeline.recorder import open_recorder
+from cudagraph_gate.timeline.table import KERNEL
+from cudagraph_gate.workload import flatten, unused_parts
+
+WARM_UP_REQUESTS: Final = 10
+"""Lazy loading, autotuning and workspaces settle within a few calls."""
+STEADY_REPLAYS: Final = 20
+
+
+def try_shape(job: TrialJob, report: AnswerSink) -> None:
+    """Try one shape and log what happens. Raises WorkloadError where the workload itself fails."""
+    run = Run(Path(job.folder))
+    report.progress("loading the workload")
+    loaded = load(job.workload, job.device, job.shapes)
+    name = job.shape or next(iter(loaded.shapes))
+    if job.shape is None:
+        run.append(_started(loaded, job))
+        report.answer(shapes=list(loaded.shapes))
+    Trial(loaded, TrialLog(run, name, report), job.seed).run()
+
+
+def _started(loaded: Loaded, job: TrialJob) -> TrialStarted:
+    return TrialStarted(
+        workload=job.workload,
+        shapes=tuple(loaded.shapes),
+        simulated=loaded.device.simulated,
+        device=loaded.device.name,
+        seed=job.seed,
+        noticed=unused_parts(loaded.workload),
+    )
+
+
+class Trial:
+    """One shape's way through the phases."""
+
+    def __init__(self, loaded: Loaded, log: TrialLog, seed: int) -> None:
+        self._loaded = loaded
+        self._log = log
+        self._seed = seed
+
+    def run(self) -> None:
+        """Run all phases; whatever fails becomes a finding."""
+        completed = False
+        try:
+            session, first = self._build()
+            session = self._cold_request(session, first)
+            completed = self._try_graph(session, session.input_sets(self._seed))
+            session.teardown()
+        except WorkloadError as error:
+            self._log.append(self._finding_of_workload(error))
+            raise
+        except Exception as error:
+            finding = self._blame(error)
+            self._log.append(finding)
+            if not (finding.where or isinstance(error, DeviceError | RuntimeError | MemoryError)):
+                raise  # nobody's but ours
+        finally:
+            self._log.append(ShapeEnded(shape=self._log.shape, completed=completed))
+
+    # --- before the graph -------------------------------------------------------------------------
+    def _build(self) -> tuple[Session, Inputs]:
+        log, device = self._log, self._loaded.device
+        log.begin(Phase.BUILD)
+        start = device.clock_ns()
+        session, first = build(self._loaded, log.shape, self._seed)
+        device.synchronize()
+        log.cost(device.clock_ns() - start)
+        return session, first
+
+    def _cold_request(self, session: Session, first: Inputs) -> Session:
+        outputs = self._log.measured(session, Phase.COLD_REQUEST, lambda: session.call(first))
+        return session.with_outputs(first, outputs)
+
+    def _try_graph(self, session: Session, input_sets: list[Inputs]) -> bool:
+        updatable, log = session.updatable(), self._log
+        graphed = GraphedStep(session.adapter, session.step, input_sets[0], updatable=updatable)
+        log.measured(session, Phase.WARM_UP, lambda: graphed.warm_up(WARM_UP_REQUESTS))
+        log.begin(Phase.EXPECTED)
+        usable = [_baked(updatable, input_sets[0], values) for values in input_sets]
+        expected = correctness.expect(session, usable)
+        for comparison in compare_repeats(log.shape, expected.normal, expected.repeated):
+            log.append(comparison)
+        log.memory(session)
+        if not self._capture(session, graphed, expected):
+            return False
+        self._make_ready(session, graphed)
+        if not self._follow(session, graphed, expected):
+            return False
+        self._time(session, graphed, usable)
+        self._kernels(session, usable[0])
+        return True
+
+    # --- the graph --------------------------------------------------------------------------------
+    def _capture(self, session: Session, graphed: GraphedStep, expected: correctness.Expectation) -> bool:
+        log = self._log
+        try:
+            captured = log.measured(session, Phase.CAPTURE, graphed.capture)
+        except Exception as error:  # noqa: BLE001  (whatever the step raises in capture is the finding)
+            log.append(self._blame(error))
+            log.append(self._probe_normal_path(session, expected))
+            return False
+        held = contents(captured.graph)
+        self._nodes = NodeSet(
+            shape=log.shape,
+            nodes=held.nodes,
+            kinds=held.kinds,
+            kernels=held.kernels,
+            normal_kernels=NotMeasured(
+                reason="the trial ended before the normal path's kernels were recorded"
+            ),
+        )
+        log.append(self._nodes)
+        return True
+
+    def _probe_normal_path(self, session: Session, expected: correctness.Expectation) -> NormalPathProbe:
+        """Is the normal path still right in the process in which the capture failed?"""
+        try:
+            session.adapter.recover()
+            again = self._normal_again(session, expected)
+        except Exception as error:  # noqa: BLE001  (a broken normal path is what is asked for)
+            return NormalPathProbe(
+                shape=self._log.shape, intact=False, detail=str(self._blame(error).message)
+            )
+        return NormalPathProbe(shape=self._log.shape, intact=again.equal, detail=again.detail)
+
+    def _make_ready(self, session: Session, graphed: GraphedStep) -> None:
+        log, device = self._log, session.device
+        log.measured(session, Phase.INSTANTIATE, graphed.instantiate)
+        log.measured(session, Phase.UPLOAD, graphed.upload)
+        log.measured(session, Phase.FIRST_REPLAY, graphed.launch)
+        log.begin(Phase.STEADY_REPLAY)
+        times = []
+        for _ in range(STEADY_REPLAYS):
+            start = device.clock_ns()
+            graphed.launch()
+            session.adapter.synchronize()
+            times.append(device.clock_ns() - start)
+        log.cost(round(statistics.median(times)))
+        log.memory(session)
+        result = log.measured(session, Phase.UPDATE, graphed.update)
+        if not result.ok:
+            raise DeviceError(result.result, "cuGraphExecUpdate", detail="an update that changes nothing")
+
+    def _follow(self, session: Session, graphed: GraphedStep, expected: correctness.Expectation) -> bool:
+        """The trajectory by the graph, then the normal path again; False if something differs."""
+        log, adapter = self._log, session.adapter
+        log.begin(Phase.TRAJECTORY)
+        static = [leaf for _name, leaf in flatten(graphed.outputs) if adapter.is_device_array(leaf)]
+
+        def poison() -> None:
+            for leaf in static:
+                adapter.poison(leaf)
+
+        actual = correctness.follow(
+            session, graphed.replay, expected.inputs, expected.start, expected.changing, before_each=poison
+        )
+        same = True
+        for comparison in correctness.compare_paths(session, expected, actual):
+            log.append(comparison)
+            same &= comparison.equal
+        log.begin(Phase.NORMAL_AGAIN)
+        again = self._normal_again(session, expected)
+        log.append(again)
+        return same and again.equal
+
+    def _normal_again(self, session: Session, expected: correctness.Expectation) -> Comparison:
+        once = correctness.follow(
+            session, session.call, expected.inputs[:1], expected.start, expected.changing
+        )
+        want, got = expected.normal.moments[0].values(), once.moments[0].values()
+        return compare_values(self._log.shape, 0, "normal_again", want, got, expected.tolerances)
+
+    # --- measuring --------------------------------------------------------------------------------
+    def _time(self, session: Session, graphed: GraphedStep, input_sets: list[Inputs]) -> None:
+        log, synchronize = self._log, session.adapter.synchronize
+        log.begin(Phase.TIMING)
+
+        def graph(inputs: Inputs) -> None:
+            graphed.replay(inputs)
+            synchronize()
+
+        def copy_in(inputs: Inputs) -> None:
+            graphed.copy_in(inputs)
+            synchronize()
+
+        requests: dict[PathName, measure.Request] = {
+            "normal": measure.normal_request(session),
+            "graph": graph,
+            "copy_in": copy_in,
+        }
+        for block in measure.blocks(session, requests, input_sets, self._seed):
+            log.append(block)
+            if block.order % len(measure.PATHS) == 0:
+                log.announce(f"timing, block {block.order} of {measure.BLOCKS_PER_PATH * len(measure.PATHS)}")
+        log.memory(session)
+        log.measured(session, Phase.DESTROY, graphed.invalidate)
+
+    def _kernels(self, session: Session, inputs: Inputs) -> None:
+        """One request of the normal path under the recorder: last, since a recorder stays in the process."""
+        self._log.begin(Phase.KERNELS)
+        try:
+            recorder = open_recorder(session.device, "light")
+            recorder.start()
+            session.call(inputs)
+            session.device.synchronize()
+            operations = recorder.stop().operations
+        except NoDeviceError as error:
+            found: Counts | NotMeasured = NotMeasured(reason=str(error))
+        else:
+            names = operations[operations["kind"] == KERNEL]["name"].astype(str)
+            found = Counts(by_name={str(name): int(count) for name, count in names.value_counts().items()})
+        self._log.append(structs.replace(self._nodes, normal_kernels=found))
+
+    # --- failures ---------------------------------------------------------------------------------
+    def _blame(self, error: Exception) -> Finding:
+        return blame(error, self._log.shape, self._log.phase, self._loaded.workload.folder)
+
+    def _finding_of_workload(self, error: CgateError) -> Finding:
+        return Finding(
+            shape=self._log.shape,
+            phase=self._log.phase,
+            code=Reason.WORKLOAD,
+            message=error.what,
+            where=error.where or "",
+            advice=error.hint or "",
+        )
+
+
+def _baked(updatable: tuple[bool, ...], first: Inputs, values: Inputs) -> Inputs:
+    """A request's inputs where those that may not change keep the values of the first request."""
+    return tuple(
+        value if moves else kept for moves, kept, value in zip(updatable, first, values, strict=True)
+    )

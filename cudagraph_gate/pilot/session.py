@@ -1,0 +1,188 @@
+"""A workload's step on a device, ready to be called: what recording and trial both start from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from cudagraph_gate.adapters import Adapter, adapter_for, unusable
+from cudagraph_gate.device import Device, DeviceChoice, open_device
+from cudagraph_gate.errors import CgateError, WorkloadError
+from cudagraph_gate.workload import (
+    Workload,
+    call_user,
+    check_inputs,
+    check_outputs,
+    load_workload,
+    name_inputs,
+    select_shapes,
+    user_error,
+)
+
+INPUT_SETS: Final = 8
+"""Requests rotate over this many inputs, so that a path that ignores its inputs does not look right."""
+INPUT_SETS_BYTES: Final = 2 * 1024**3
+"""Most memory for them together; at least two are always made."""
+
+Inputs = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A workload on an open device, before anything of it was built."""
+
+    workload: Workload
+    device: Device
+    shapes: Mapping[str, Any]
+
+
+def load(path: str, device: DeviceChoice, shapes: str | None) -> Loaded:
+    """Open the device, import the workload and choose its shapes. Raises what each of these raises.
+
+    ``shapes`` is what ``--shapes`` said: None (not given) takes the first declared shape, an empty text
+    all of them.
+    """
+    opened = open_device(device)
+    workload = load_workload(Path(path))
+    chosen = select_shapes(workload, shapes or None)
+    return Loaded(workload, opened, chosen if shapes is not None else dict([*chosen.items()][:1]))
+
+
+@dataclass(frozen=True)
+class Session:
+    """One shape's step with the adapter of its framework."""
+
+    workload: Workload
+    device: Device
+    shape_name: str
+    shape: Any
+    step: Callable[..., Any]
+    input_names: tuple[str, ...]
+    adapter: Adapter
+
+    @property
+    def what(self) -> str:
+        """How errors name the step."""
+        return f"step of shape {self.shape_name}"
+
+    def inputs(self, seed: int) -> Inputs:
+        """Fresh inputs of one request. Raises WorkloadError for what is not in device memory."""
+        values = _inputs(self.workload, self.shape_name, self.shape, seed)
+        made = check_inputs(self.workload, values, self.input_names)
+        _refuse_host_arrays(self.workload, self.adapter, self.input_names, made)
+        return made
+
+    def input_sets(self, seed: int) -> list[Inputs]:
+        """Several requests' inputs, as many as fit a fixed share of memory."""
+        first = self.inputs(seed)
+        size = max(1, sum(self.adapter.nbytes(value) for value in first))
+        count = min(INPUT_SETS, max(2, INPUT_SETS_BYTES // size))
+        sets = [first, *(self.inputs(seed + index) for index in range(1, count))]
+        self.device.synchronize()
+        return sets
+
+    def call(self, inputs: Inputs) -> Any:
+        """One step. Raises WorkloadError with the user's file and line; a DeviceError passes."""
+        return call_user(self.step, *inputs, workload=self.workload, what=self.what)
+
+    @contextmanager
+    def blaming_user(self) -> Iterator[None]:
+        """Around timed loops, which call the step bare: errors of user code get their place."""
+        try:
+            yield
+        except CgateError:
+            raise
+        except Exception as error:
+            raise user_error(error, self.workload.folder, self.what) from error
+
+    def with_outputs(self, inputs: Inputs, outputs: Any) -> Session:
+        """This session with the adapter that inputs and outputs together ask for.
+
+        Raises WorkloadError when the step returned nothing, or nothing in device memory.
+        """
+        leaves = dict(check_outputs(self.workload, self.step, outputs))
+        adapter = adapter_for(self.device, [*inputs, *leaves.values()])
+        complaint = unusable(adapter, leaves)
+        if complaint is not None and not any(adapter.is_device_array(leaf) for leaf in leaves.values()):
+            raise WorkloadError(
+                f"step returned nothing in device memory: {complaint.what}",
+                where=self.workload.where("build"),
+                hint="return the output arrays where the GPU computed them",
+            )
+        return replace(self, adapter=adapter)
+
+    def updatable(self) -> tuple[bool, ...]:
+        """Per input: whether replays take new values."""
+        allowed = self.workload.updatable
+        return tuple(allowed is None or name in allowed for name in self.input_names)
+
+    def state(self) -> dict[str, Any]:
+        """Mutable arrays now: the workload's ``state()``, else what the framework knows of."""
+        if self.workload.state is None:
+            return dict(self.adapter.find_state(self.step))
+        named = call_user(self.workload.state, workload=self.workload, what="state()")
+        if not isinstance(named, Mapping):
+            raise WorkloadError(
+                f"state() returned a {type(named).__name__}",
+                where=self.workload.where("state"),
+                hint="return a dict of name to device array",
+            )
+        complaint = unusable(self.adapter, named)
+        if complaint is not None:
+            raise WorkloadError(
+                f"state(): {complaint.what}", where=self.workload.where("state"), hint=complaint.hint
+            )
+        return dict(named)
+
+    def between(self, index: int) -> None:
+        """What the application does after request ``index``."""
+        if self.workload.between is not None:
+            call_user(self.workload.between, index, workload=self.workload, what=f"between({index})")
+
+    def teardown(self) -> None:
+        """The workload's own end."""
+        if self.workload.teardown is not None:
+            call_user(self.workload.teardown, workload=self.workload, what="teardown()")
+
+
+def build(loaded: Loaded, shape_name: str, seed: int) -> tuple[Session, Inputs]:
+    """Build one shape's step; returns it with a first request's inputs, by which the adapter was chosen."""
+    workload, shape = loaded.workload, loaded.shapes[shape_name]
+    step = call_user(workload.build, shape, workload=workload, what=f"build({shape_name})")
+    if not callable(step):
+        raise WorkloadError(
+            f"build returned a {type(step).__name__}, not a step",
+            where=workload.where("build"),
+            hint="return a function step(*inputs)",
+        )
+    values = _inputs(workload, shape_name, shape, seed)
+    names = name_inputs(step, values)
+    made = check_inputs(workload, values, names)
+    adapter = _adapter(loaded, workload, names, made, step)
+    return Session(workload, loaded.device, shape_name, shape, step, names, adapter), made
+
+
+def _adapter(
+    loaded: Loaded, workload: Workload, names: Sequence[str], made: Inputs, step: Callable[..., Any]
+) -> Adapter:
+    hint_of_step = [step] if _is_torch_module(step) else []
+    adapter = adapter_for(loaded.device, [*made, *hint_of_step])
+    _refuse_host_arrays(workload, adapter, names, made)
+    return adapter
+
+
+def _is_torch_module(step: Callable[..., Any]) -> bool:
+    return any(base.__module__.startswith("torch.nn") for base in type(step).__mro__)
+
+
+def _refuse_host_arrays(workload: Workload, adapter: Adapter, names: Sequence[str], made: Inputs) -> None:
+    complaint = unusable(adapter, dict(zip(names, made, strict=True)))
+    if complaint is not None:
+        raise WorkloadError(f"inputs: {complaint.what}", where=workload.where("inputs"), hint=complaint.hint)
+
+
+def _inputs(workload: Workload, name: str, shape: Any, seed: int) -> Any:
+    return call_user(workload.inputs, shape, seed, workload=workload, what=f"inputs({name}, {seed})")

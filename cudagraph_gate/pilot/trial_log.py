@@ -1,0 +1,75 @@
+"""Writing the pilot log: what a phase costs and what it leaves in memory, as soon as it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from cudagraph_gate.evidence import Run
+from cudagraph_gate.model import Measured
+from cudagraph_gate.pilot.memory import memory_point
+from cudagraph_gate.pilot.session import Session
+from cudagraph_gate.records import Cost, Phase, PhaseStarted, Record
+
+T = TypeVar("T")
+
+
+class ProgressSink(Protocol):
+    """Where phases are announced."""
+
+    def progress(self, text: str, phase: str = "", done: int = 0, total: int = 0) -> None:
+        """A phase begins; ``done`` of ``total`` steps are over."""
+
+
+class AnswerSink(ProgressSink, Protocol):
+    """Where results are sent as well."""
+
+    def answer(self, **values: Any) -> None:
+        """Send results back."""
+
+
+class TrialLog:
+    """The log of one shape's trial."""
+
+    def __init__(self, run: Run, shape: str, sink: ProgressSink) -> None:
+        self._run = run
+        self._sink = sink
+        self.shape = shape
+        self.phase = Phase.BUILD
+
+    def append(self, record: Record) -> None:
+        """Write one record."""
+        self._run.append(record)
+
+    def begin(self, phase: Phase) -> None:
+        """A phase begins: in the log first, so that a crash in it is seen there."""
+        self.phase = phase
+        self.append(PhaseStarted(shape=self.shape, phase=phase))
+        self.announce(phase.value.replace("_", " "))
+
+    def announce(self, text: str) -> None:
+        """Say what is going on, without a line in the log."""
+        phases = list(Phase)
+        self._sink.progress(
+            f"{self.shape}: {text}", self.phase, done=phases.index(self.phase), total=len(phases)
+        )
+
+    def memory(self, session: Session) -> None:
+        """Memory at the end of the current phase."""
+        self.append(memory_point(session, self.phase))
+
+    def cost(self, elapsed: Measured) -> None:
+        """What the current phase cost, in ns."""
+        self.append(Cost(shape=self.shape, phase=self.phase, elapsed=elapsed))
+
+    def measured(self, session: Session, phase: Phase, work: Callable[[], T]) -> T:
+        """Run a phase with the device idle before and after it; log its cost and the memory after it."""
+        self.begin(phase)
+        device = session.device
+        device.synchronize()
+        start = device.clock_ns()
+        result = work()
+        device.synchronize()
+        self.cost(device.clock_ns() - start)
+        self.memory(session)
+        return result

@@ -1,0 +1,208 @@
+"""The parent's side of a worker process: start it, watch it, name its end.
+
+Everything that touches the device runs in such a process. However it ends, the parent gets a
+:class:`~cudagraph_gate.records.WorkerEnd` with the reason, and goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Final
+
+from cudagraph_gate.errors import (
+    CgateError,
+    EvidenceError,
+    ExitCode,
+    NoDeviceError,
+    UsageError,
+    WorkloadError,
+)
+from cudagraph_gate.pilot.jobs import Answer, Failure, Job, Progress, decode, encode_job
+from cudagraph_gate.records import WorkerEnd
+
+PHASE_LIMIT_S: Final = 300.0
+"""Longest time without a sign of progress: loading a large model takes minutes, a hang takes for ever."""
+DUMP_GRACE_S: Final = 3.0
+"""Time for a hung worker to write down where it hangs before it is killed."""
+
+_ERRORS: Final[dict[int, type[CgateError]]] = {
+    ExitCode.USAGE: UsageError,
+    ExitCode.NO_DEVICE: NoDeviceError,
+    ExitCode.WORKLOAD: WorkloadError,
+    ExitCode.EVIDENCE: EvidenceError,
+}
+
+
+@dataclass(frozen=True)
+class WorkerResult:
+    """How a job ended: ``error`` is what the worker reported, ``answer`` what it sent back."""
+
+    end: WorkerEnd
+    answer: dict[str, Any]
+    error: CgateError | None
+    bug: str = ""
+    """Traceback of a bug of ours in the worker."""
+
+
+def run_worker(
+    job: Job,
+    *,
+    stage: str,
+    workload: Path | None = None,
+    limit_s: float = PHASE_LIMIT_S,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> WorkerResult:
+    """Run ``job`` in a spawned process. ``workload`` tells which frames of a crash are the user's."""
+    with tempfile.TemporaryFile("w+") as crash:
+        watch = _Watch(limit_s, on_progress)
+        process, messages, alive = _start(job, crash)
+        try:
+            watch.follow(process, messages)
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            process.wait()
+            messages.close()
+            os.close(alive)
+        crash.seek(0)
+        end = _end(stage, process.returncode, watch, crash_place(crash.read(), workload))
+    return WorkerResult(end, watch.answer, watch.error(), watch.bug)
+
+
+def _start(job: Job, crash: IO[str]) -> tuple[subprocess.Popen[bytes], IO[bytes], int]:
+    """The process, its messages, and the pipe whose closing tells it that this process is gone."""
+    read_end, write_end = os.pipe()
+    liveness_read, liveness_write = os.pipe()
+    command = [sys.executable, "-m", "cudagraph_gate.pilot.worker_main", encode_job(job)]
+    descriptors = (write_end, liveness_read, crash.fileno())
+    try:
+        process = subprocess.Popen(
+            [*command, *map(str, descriptors)],
+            stdin=subprocess.DEVNULL,
+            stdout=sys.__stderr__.fileno() if sys.__stderr__ else subprocess.DEVNULL,
+            pass_fds=descriptors,
+            start_new_session=True,
+        )
+    finally:
+        os.close(write_end)
+        os.close(liveness_read)
+    return process, os.fdopen(read_end, "rb", buffering=0), liveness_write
+
+
+class _Watch:
+    """Reads a worker's messages until it ends or shows no progress for too long."""
+
+    def __init__(self, limit_s: float, on_progress: Callable[[Progress], None]) -> None:
+        self._limit_s = limit_s
+        self._on_progress = on_progress
+        self._failure: Failure | None = None
+        self._rest = b""
+        self.answer: dict[str, Any] = {}
+        self.phase = ""
+        self.timed_out = False
+
+    @property
+    def bug(self) -> str:
+        return self._failure.traceback if self._failure else ""
+
+    def error(self) -> CgateError | None:
+        failure = self._failure
+        if failure is None:
+            return None
+        kind = _ERRORS.get(failure.exit_code, CgateError)
+        return kind(failure.what, where=failure.where, hint=failure.hint)
+
+    def reason(self) -> str:
+        return str(self.error() or "")
+
+    def follow(self, process: subprocess.Popen[bytes], messages: IO[bytes]) -> None:
+        deadline = time.monotonic() + self._limit_s
+        with selectors.DefaultSelector() as selector:
+            selector.register(messages, selectors.EVENT_READ)
+            while True:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    self.timed_out = True
+                    _stop_hung(process)
+                    return
+                data = os.read(messages.fileno(), 65536)
+                if not data:
+                    return
+                self._take(data)
+                deadline = time.monotonic() + self._limit_s
+
+    def _take(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            message = decode(line)
+            if isinstance(message, Progress):
+                self.phase = message.phase or self.phase
+                self._on_progress(message)
+            elif isinstance(message, Answer):
+                self.answer |= message.values
+            else:
+                self._failure = message
+
+
+def _stop_hung(process: subprocess.Popen[bytes]) -> None:
+    """Abort, which makes the worker's fault handler write its stacks down; then kill."""
+    process.send_signal(signal.SIGABRT)
+    try:
+        process.wait(DUMP_GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def _end(stage: str, code: int, watch: _Watch, place: str) -> WorkerEnd:
+    name = signal.Signals(-code).name if code < 0 else ""
+    at = f", last in {place}" if place else ""
+    if watch.timed_out:
+        outcome, reason = "timed_out", f"no progress for {watch._limit_s:g} s{at}"
+    elif code == 0:
+        outcome, reason = "finished", ""
+    elif code > 0:
+        outcome, reason = "failed", watch.reason() or f"exit code {code}{at}"
+    elif name in ("SIGKILL", "SIGTERM", "SIGINT"):
+        outcome, reason = "killed", f"{name}: killed from outside, or by the kernel for want of host memory"
+    else:
+        outcome, reason = "crashed", f"{name}{at}"
+    return WorkerEnd(
+        stage=stage,
+        outcome=outcome,  # type: ignore[arg-type]
+        exit_code=code if code >= 0 else None,
+        signal=name,
+        reason=reason,
+        phase=watch.phase if code != 0 or watch.timed_out else "",
+    )
+
+
+_FRAME: Final = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)')
+
+
+def crash_place(dump: str, workload: Path | None) -> str:
+    """``file.py:LINE (function)`` of the innermost user frame in a fault handler's dump, or empty.
+
+    Without a frame in the workload's folder, the innermost frame of all.
+    """
+    frames = list(_FRAME.finditer(dump))
+    if not frames:
+        return ""
+    folder = str(workload.resolve().parent) if workload else None
+    inside = [frame for frame in frames if folder and _lies_in(frame["file"], folder)]
+    chosen = (inside or frames)[0]
+    return f"{Path(chosen['file']).name}:{chosen['line']} ({chosen['function']})"
+
+
+def _lies_in(file: str, folder: str) -> bool:
+    path = Path(file)
+    return path.is_relative_to(folder) and "site-packages" not in path.parts

@@ -1,0 +1,268 @@
+"""The order of the stages: profile, pilot, verdict; only this module knows it.
+
+Each stage reads what the ones before it left in the run folder, so that every one can be run on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cudagraph_gate import fingerprint
+from cudagraph_gate.device import DeviceChoice
+from cudagraph_gate.diagnosis import diagnose
+from cudagraph_gate.errors import EvidenceError, UsageError, WorkloadError
+from cudagraph_gate.evidence import RUNS, Run, create_run, missing, newest_run, open_run
+from cudagraph_gate.gates import Evidence, Policy, judge
+from cudagraph_gate.model import Fingerprint, Verdict
+from cudagraph_gate.pilot.jobs import (
+    DEFAULT_SEED,
+    Job,
+    ProbeJob,
+    ProfileJob,
+    Progress,
+    ScriptJob,
+    TrialJob,
+)
+from cudagraph_gate.pilot.worker import PHASE_LIMIT_S, WorkerResult, run_worker
+from cudagraph_gate.timeline.table import load
+from cudagraph_gate.workload import is_module_workload
+
+BUG_FILE: Final = "internal-error.txt"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What all stages are told."""
+
+    device: DeviceChoice = "auto"
+    shapes: str | None = None
+    """What ``--shapes`` said: None if it was not given, empty if it was given bare."""
+    limit_s: float = PHASE_LIMIT_S
+    seed: int = DEFAULT_SEED
+    root: Path = RUNS
+    on_progress: Callable[[Progress], None] = lambda progress: None
+    warn: Callable[[str], None] = lambda text: None
+
+
+# --- profile --------------------------------------------------------------------------------------
+
+
+def profile(workload: Path, arguments: tuple[str, ...], options: Options) -> Run:
+    """Record a workload, or a whole script with its arguments, and diagnose what was recorded.
+
+    Raises WorkloadError where it fails, NoDeviceError where nothing can be recorded; what was recorded
+    until then stays in the run folder.
+    """
+    module = is_module_workload(workload)
+    if module and arguments:
+        raise UsageError(
+            f"{workload.name} defines build: it takes no arguments", hint="arguments are for scripts"
+        )
+    run = create_run(str(workload), "module" if module else "script", options.device, root=options.root)
+    job: Job
+    if module:
+        job = ProfileJob(
+            folder=str(run.folder),
+            workload=str(workload),
+            device=options.device,
+            shapes=options.shapes,
+            seed=options.seed,
+        )
+    else:
+        job = ScriptJob(folder=str(run.folder), script=str(workload), arguments=arguments)
+    result = _work(job, run, "profile", workload, options)
+    if run.timeline_path.exists():
+        diagnose_run(run)
+    _raise_failure(result, run, "profile")
+    return run
+
+
+def diagnose_run(run: Run) -> None:
+    """Analyse the run's timeline again and write the diagnosis."""
+    timeline = load(run.timeline_path)
+    run.write(diagnose(timeline, run.profile() or missing("request times")))
+
+
+# --- pilot ----------------------------------------------------------------------------------------
+
+
+def pilot(run: Run, options: Options) -> None:
+    """Try a graph for each shape, each in a worker of its own, and log it in ``run``.
+
+    A crash, a hang or a refused capture is evidence; WorkloadError is raised where the workload itself
+    fails, after every other shape was tried.
+    """
+    workload = Path(run.info().workload)
+    first = _try(run, workload, None, options)
+    others = [_try(run, workload, shape, options) for shape in first.answer.get("shapes", [])[1:]]
+    for result in (first, *others):
+        if result.error is not None:
+            _raise_failure(result, run, "pilot")
+
+
+def _try(run: Run, workload: Path, shape: str | None, options: Options) -> WorkerResult:
+    job = TrialJob(
+        folder=str(run.folder),
+        workload=str(workload),
+        device=options.device,
+        shapes=options.shapes,
+        shape=shape,
+        seed=options.seed,
+    )
+    result = _work(job, run, "pilot", workload, options)
+    run.append(result.end)
+    return result
+
+
+def run_for_pilot(workload: Path | None, folder: Path | None, options: Options) -> Run:
+    """The run that a trial adds to: the named one, else the newest of the workload if it still holds.
+
+    A run of another version of the file, or of another environment, is left alone and a new one made.
+    """
+    if folder is not None:
+        return open_run(folder)
+    if workload is None:
+        newest = newest_run(options.root)
+        workload = Path(newest.info().workload)
+    is_module = is_module_workload(workload)
+    if not is_module:
+        raise WorkloadError(
+            "has no build(shape), so there is nothing to try",
+            where=workload.name,
+            hint="a script can be profiled: cgate profile " + workload.name,
+        )
+    try:
+        run = newest_run(options.root, workload=str(workload))
+    except EvidenceError:
+        return create_run(str(workload), "module", options.device, root=options.root)
+    changed = _stale_fields(run)
+    if changed or run.info().device != options.device:
+        why = ", ".join(changed) or "--device"
+        options.warn(f"starting a new run: since {run.name}, {why} changed")
+        return create_run(str(workload), "module", options.device, root=options.root)
+    return run
+
+
+# --- verdict --------------------------------------------------------------------------------------
+
+
+def verdict(run: Run, policy: Policy) -> Verdict:
+    """Judge the run's evidence for this machine as it is now."""
+    evidence = collect_evidence(run)
+    return judge(evidence, policy, stale=_stale_fields(run))
+
+
+def collect_evidence(run: Run) -> Evidence:
+    """Everything that the run folder holds."""
+    return Evidence(
+        workload=run.info().workload,
+        run=run.name,
+        fingerprint=run.fingerprint(),
+        profile=run.profile(),
+        diagnosis=run.diagnosis(),
+        records=run.records(),
+    )
+
+
+def _stale_fields(run: Run) -> tuple[str, ...]:
+    """Fingerprint fields in which this machine, or the workload file, differs from the recording."""
+    recorded = run.fingerprint()
+    if recorded is None:
+        return ()
+    return fingerprint.differences(recorded, _here(recorded, Path(run.info().workload)))
+
+
+def _here(recorded: Fingerprint, workload: Path) -> Fingerprint:
+    return fingerprint.collect(
+        simulated=recorded.simulated,
+        device_name=str(recorded.identity.get("device", "")),
+        workload=workload,
+    )
+
+
+# --- everything -----------------------------------------------------------------------------------
+
+
+def run_all(workload: Path, policy: Policy, options: Options) -> tuple[Run, Verdict]:
+    """Profile, pilot, verdict. Raises where the workload fails or no device can be had."""
+    if not is_module_workload(workload):
+        raise WorkloadError(
+            "defines neither build(shape) nor inputs(shape, seed)",
+            where=workload.name,
+            hint=f"define both, or profile it as a script: cgate profile {workload.name}",
+        )
+    run = profile(workload, (), options)
+    pilot(run, options)
+    judged = verdict(run, policy)
+    run.write(judged)
+    return run, judged
+
+
+# --- doctor ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What ``cgate doctor`` found."""
+
+    device: str
+    simulated: bool
+    features: tuple[dict[str, Any], ...]
+    """``name``, ``works`` and ``detail`` of each feature that was tried."""
+    fingerprint: Fingerprint
+    advice: tuple[str, ...]
+
+
+def examine(options: Options) -> Examination:
+    """Try this machine's features in a worker, and collect its fingerprint.
+
+    Raises NoDeviceError where a GPU was asked for and there is none.
+    """
+    result = run_worker(
+        ProbeJob(device=options.device),
+        stage="doctor",
+        limit_s=options.limit_s,
+        on_progress=options.on_progress,
+    )
+    if result.error is not None:
+        raise result.error
+    name, simulated = result.answer.get("device", "unknown"), result.answer.get("simulated", False)
+    features = tuple(result.answer.get("features", ()))
+    if result.end.outcome != "finished":
+        features += ({"name": "all features", "works": False, "detail": result.end.reason},)
+    mismatch = fingerprint.framework_mismatch()
+    return Examination(
+        device=name,
+        simulated=simulated,
+        features=features,
+        fingerprint=fingerprint.collect(simulated=simulated, device_name=name),
+        advice=(mismatch,) if mismatch else (),
+    )
+
+
+# --- workers --------------------------------------------------------------------------------------
+
+
+def _work(job: Job, run: Run, stage: str, workload: Path, options: Options) -> WorkerResult:
+    result = run_worker(
+        job, stage=stage, workload=workload, limit_s=options.limit_s, on_progress=options.on_progress
+    )
+    if result.bug:
+        (run.folder / BUG_FILE).write_text(result.bug)
+    return result
+
+
+def _raise_failure(result: WorkerResult, run: Run, stage: str) -> None:
+    """Raise what the worker reported, or how it ended, if it did not end well."""
+    if result.error is not None:
+        hint = f"please report {run.folder / BUG_FILE}" if result.bug else result.error.hint
+        raise type(result.error)(result.error.what, where=result.error.where, hint=hint)
+    if result.end.outcome != "finished":
+        raise WorkloadError(
+            f"the worker {result.end.outcome.replace('_', ' ')} during {stage}: {result.end.reason}",
+            where=run.info().workload,
+            hint="the evidence until then is kept; does the normal path run on its own?",
+        )

@@ -1,0 +1,35 @@
+"""A workload: a plain Python module with ``build(shape)`` and ``inputs(shape, seed)``.
+
+Loading it, choosing its shapes, calling it, and checking what it returns. What breaks the contract is a
+:class:`~cudagraph_gate.errors.WorkloadError` of one line with file, line and a hint.
+"""
+
+from __future__ import annotations
+
+from cudagraph_gate.workload.calls import (
+    call_user,
+    check_inputs,
+    check_outputs,
+    flatten,
+    name_inputs,
+    user_error,
+    user_frame,
+)
+from cudagraph_gate.workload.contract import Workload, unused_parts
+from cudagraph_gate.workload.loading import is_module_workload, load_workload
+from cudagraph_gate.workload.shapes import select_shapes
+
+__all__ = [
+    "Workload",
+    "call_user",
+    "check_inputs",
+    "check_outputs",
+    "flatten",
+    "is_module_workload",
+    "load_workload",
+    "name_inputs",
+    "select_shapes",
+    "unused_parts",
+    "user_error",
+    "user_frame",
+]

@@ -1,0 +1,303 @@
+"""A passing trial built from few numbers, so that a test changes one thing.
+
+Normal requests take 1 ms and graph requests 0.6 ms (40 % gain), both with 1 % of spread within each
+block; the GPU is busy for 0.5 ms of a request. One-time costs: 2 + 1 + 0.5 + (1.6 - 0.6) ms = 4.5 ms, so the
+graph breaks even after ceil(4.5 / 0.4) = 12 requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from cudagraph_gate.gates import Evidence
+from cudagraph_gate.model import (
+    Cause,
+    Counts,
+    DeviceIdle,
+    Diagnosis,
+    Distribution,
+    Fingerprint,
+    IdleInterval,
+    Launches,
+    NotMeasured,
+    Prediction,
+    ProfileTimes,
+    Requests,
+    Value,
+)
+from cudagraph_gate.records import (
+    Block,
+    Comparison,
+    Cost,
+    MemoryPoint,
+    NodeSet,
+    Phase,
+    PhaseStarted,
+    Record,
+    ShapeEnded,
+    TrialStarted,
+    WorkerEnd,
+)
+
+MS = 1_000_000
+COSTS = {
+    Phase.CAPTURE: 2 * MS,
+    Phase.INSTANTIATE: 1 * MS,
+    Phase.UPLOAD: MS // 2,
+    Phase.FIRST_REPLAY: 1_600_000,
+    Phase.STEADY_REPLAY: 600_000,
+    Phase.UPDATE: 100_000,
+}
+KERNELS = {"gemm": 4, "softmax": 2, "add": 1, "copy": 1}
+BLOCKS = 6
+REQUESTS = 21
+
+
+def spread(p50_ns: int) -> tuple[int, ...]:
+    """Latencies of one block around ``p50_ns``: 21 values from -1 % to +1 %."""
+    return tuple(p50_ns + p50_ns * (i - REQUESTS // 2) // 1000 for i in range(REQUESTS))
+
+
+def timed(
+    path: str, p50_ns: int, *, shape: str = "b1", cpu_ns: int = 100_000, blocks: int = BLOCKS
+) -> list[Block]:
+    """Timed blocks of one path; ``cpu_ns`` is per request."""
+    return [
+        Block(
+            shape=shape,
+            path=path,
+            order=order,
+            half="ab"[order % 2],
+            latencies_ns=spread(p50_ns),
+            cpu_ns=cpu_ns * REQUESTS,
+        )
+        for order in range(blocks)
+    ]
+
+
+def compared(subject: str, request: int, *, shape: str = "b1", **change: Any) -> Comparison:
+    """One comparison that holds."""
+    held = {"equal": True, "exact": True, "max_abs_error": 0.0, "tolerance": 1e-6}
+    return Comparison(shape=shape, request=request, subject=subject, **(held | change))
+
+
+def memory(phase: Phase, free_bytes: int, *, shape: str = "b1") -> MemoryPoint:
+    """Free memory at the end of a phase."""
+    return MemoryPoint(shape=shape, phase=phase, device_free_bytes=free_bytes, allocator_bytes=0)
+
+
+def node_set(*, shape: str = "b1", **change: Any) -> NodeSet:
+    """A graph with the kernels of the normal path."""
+    same = {
+        "nodes": 8,
+        "kinds": {"kernel": 8},
+        "kernels": KERNELS,
+        "normal_kernels": Counts(by_name=KERNELS),
+    }
+    return NodeSet(shape=shape, **(same | change))
+
+
+def shape_records(
+    shape: str = "b1",
+    *,
+    normal_ns: int = 1 * MS,
+    graph_ns: int = 600_000,
+    copy_in_ns: int = 20_000,
+    graph_cpu_ns: int = 50_000,
+    costs: Mapping[Phase, Any] = COSTS,
+    nodes: NodeSet | None = None,
+    comparisons: Iterable[Comparison] | None = None,
+    blocks: Iterable[Block] | None = None,
+    memory_points: Iterable[MemoryPoint] | None = None,
+    more: Iterable[Record] = (),
+    completed: bool = True,
+) -> tuple[Record, ...]:
+    """The log of one shape's trial that holds."""
+    subjects = [("outputs", i) for i in range(6)] + [("state", i) for i in range(6)] + [("normal_again", 6)]
+    if comparisons is None:
+        comparisons = [compared(subject, request, shape=shape) for subject, request in subjects]
+    if blocks is None:
+        blocks = [
+            *timed("normal", normal_ns, shape=shape),
+            *timed("graph", graph_ns, shape=shape, cpu_ns=graph_cpu_ns),
+            *timed("copy_in", copy_in_ns, shape=shape, cpu_ns=10_000),
+        ]
+    if memory_points is None:
+        before, after = 10 << 30, (10 << 30) - (64 << 20)
+        memory_points = [
+            memory(Phase.EXPECTED, before, shape=shape),
+            memory(Phase.STEADY_REPLAY, after, shape=shape),
+        ]
+    return (
+        *(PhaseStarted(shape=shape, phase=phase) for phase in Phase),
+        *(Cost(shape=shape, phase=phase, elapsed=elapsed) for phase, elapsed in costs.items()),
+        *memory_points,
+        nodes or node_set(shape=shape),
+        *comparisons,
+        *blocks,
+        *more,
+        ShapeEnded(shape=shape, completed=completed),
+    )
+
+
+def started(*shapes: str, **change: Any) -> TrialStarted:
+    """First line of a log."""
+    given = {"workload": "model.py", "simulated": False, "device": "GPU", "seed": 1}
+    return TrialStarted(shapes=shapes or ("b1",), **(given | change))
+
+
+FINISHED = WorkerEnd(stage="pilot", outcome="finished", exit_code=0)
+
+
+def trial(*parts: tuple[Record, ...], shapes: tuple[str, ...] = ("b1",), **change: Any) -> tuple[Record, ...]:
+    """A whole log of the given shapes' records."""
+    records = [record for part in (parts or (shape_records(),)) for record in part]
+    return (started(*shapes, **change), *records, FINISHED)
+
+
+def fingerprint(*, simulated: bool = False, without: tuple[str, ...] = (), **change: Any) -> Fingerprint:
+    """A complete environment."""
+    software = {"python": "3.12", "cgate": "0.1.0", "workload_sha256": "ab" * 32, "shapes": ("b1=1x128",)}
+    gpu = {
+        "gpu_name": "NVIDIA H200",
+        "gpu_uuid": "GPU-1",
+        "compute_capability": "9.0",
+        "driver_version": "580.95",
+        "cuda_driver": "13.0",
+    }
+    identity = software if simulated else software | gpu
+    identity = {name: value for name, value in identity.items() if name not in without}
+    given = {"identity": identity, "conditions": {"gpu_clock_mhz": 1980}, "missing": {}}
+    return Fingerprint(simulated=simulated, digest="d" * 64, **(given | change))
+
+
+def distribution(p50_ns: int) -> Distribution:
+    """A narrow distribution."""
+    return Distribution(count=100, p50=p50_ns, p95=p50_ns, p99=p50_ns, minimum=p50_ns, maximum=p50_ns)
+
+
+def prediction(**change: Any) -> Prediction:
+    """Gain 40 %, from 38 % to 42 %."""
+    given = {
+        "normal_ns": 1 * MS,
+        "replay_ns": 570_000,
+        "replay_low_ns": 550_000,
+        "replay_high_ns": 590_000,
+        "copy_in_ns": 20_000,
+        "request_ns": 600_000,
+        "gain": 0.4,
+        "upper_bound_ns": 450_000,
+        "assumptions": (),
+    }
+    return Prediction(**(given | change))
+
+
+def requests(**change: Any) -> Requests:
+    """Stable requests that keep the GPU busy for 0.5 ms."""
+    given = {
+        "count": 20,
+        "wall": distribution(1_100_000),
+        "busy_ns": 500_000,
+        "operations": 8,
+        "submissions": 8,
+        "blocking_calls": 1,
+        "kernels": KERNELS,
+        "stable": True,
+        "unstable_share": 0.0,
+        "submission_idle_ns": 450_000,
+    }
+    return Requests(**(given | change))
+
+
+def device_idle(**change: Any) -> DeviceIdle:
+    """A window of 20 ms: half busy, the rest idle for four causes."""
+    causes = {
+        Cause.HOST_WORK: 6 * MS,
+        Cause.HOST_API: 2 * MS,
+        Cause.LAUNCH_LATENCY: 1 * MS,
+        Cause.SYNC: 1 * MS,
+    }
+    longest = IdleInterval(
+        start_ns=3 * MS,
+        duration_ns=MS // 2,
+        cause=Cause.HOST_WORK,
+        next_operation="gemm",
+        host_call="cuLaunchKernel",
+        range_name="step",
+    )
+    given = {
+        "process": 1,
+        "device": 0,
+        "window_ns": 20 * MS,
+        "busy_ns": 10 * MS,
+        "sum_ns": 10 * MS,
+        "compute_ns": 9 * MS,
+        "copy_ns": 1 * MS,
+        "idle_ns": 10 * MS,
+        "causes": causes,
+        "operations": 160,
+        "streams": 1,
+        "top_idle": (longest,),
+    }
+    return DeviceIdle(**(given | change))
+
+
+def diagnosis(**change: Any) -> Diagnosis:
+    """Measured idle, stable requests, a predicted gain of 40 %."""
+    given = {
+        "source": "cupti 13.0",
+        "level": "full",
+        "simulated": False,
+        "resolution_ns": 1,
+        "problems": (),
+        "devices": (device_idle(),),
+        "launches": Launches(
+            submissions=160, graph_launches=0, submission_gap=distribution(40_000), tklqt_ns=MS
+        ),
+        "ranges": (),
+        "requests": requests(),
+        "prediction": prediction(),
+        "conclusion": "The GPU waits for submission half of the time.",
+    }
+    return Diagnosis(**(given | change))
+
+
+def profile(**change: Any) -> ProfileTimes:
+    """Times without the recorder."""
+    given = {
+        "shape": "b1",
+        "cold_ns": 90 * MS,
+        "latency": distribution(1 * MS),
+        "cpu_ns": 100_000,
+        "recorded_latency": distribution(1_100_000),
+        "copy_in_ns": 20_000,
+        "input_bytes": {"tokens": 4096, "mask": 1 << 20},
+        "iterations": 100,
+    }
+    return ProfileTimes(**(given | change))
+
+
+def passing(**change: Any) -> Evidence:
+    """Evidence with which every gate that is tried passes; keywords replace whole parts."""
+    given = {
+        "workload": "model.py",
+        "run": "20260101T000000000-model",
+        "fingerprint": fingerprint(),
+        "profile": profile(),
+        "diagnosis": diagnosis(),
+        "records": trial(),
+    }
+    return Evidence(**(given | change))
+
+
+def not_measured(reason: str = "no clock") -> NotMeasured:
+    """An absent value."""
+    return NotMeasured(reason=reason)
+
+
+def changed(value: Value, **change: Any) -> Any:
+    """A copy of a frozen value with some fields replaced."""
+    return msgspec.structs.replace(value, **change)

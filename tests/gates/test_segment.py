@@ -1,0 +1,197 @@
+"""Gate 2: captured whole, and the same on every request."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import Gate
+from evidence_builder import (
+    KERNELS,
+    diagnosis,
+    node_set,
+    not_measured,
+    requests,
+    shape_records,
+    started,
+    trial,
+)
+
+from cudagraph_gate.model import Counts, GateStatus, Reason
+from cudagraph_gate.records import Finding, NormalPathProbe, Phase, PhaseStarted, Record, WorkerEnd
+
+
+def until(phase: Phase, *more: Record) -> tuple[Record, ...]:
+    """A log that ends in ``phase``."""
+    phases = list(Phase)
+    begun = phases[: phases.index(phase) + 1]
+    return (started(), *(PhaseStarted(shape="b1", phase=one) for one in begun), *more)
+
+
+def ended(outcome: str, **change: object) -> WorkerEnd:
+    return WorkerEnd(stage="pilot", outcome=outcome, exit_code=1, **change)
+
+
+def found(phase: Phase, code: Reason, **change: object) -> Finding:
+    return Finding(shape="b1", phase=phase, code=code, message="it went wrong", **change)
+
+
+def captured(**change: object) -> tuple[Record, ...]:
+    return trial(shape_records(nodes=node_set(**change)))
+
+
+def test_the_same_kernels_and_stable_requests_pass(gate: Gate):
+    result = gate(2)
+    assert (result.status, result.code) == (GateStatus.PASS, None)
+    assert result.measured["nodes"] == 8
+    assert result.measured["unstable_share"] == 0
+    assert result.reason.endswith("8 nodes, the same kernels as the normal path")
+
+
+def test_a_blocking_finding_fails_with_its_code_call_and_place(gate: Gate):
+    illegal = found(Phase.CAPTURE, Reason.CAPTURE_ILLEGAL, call="cuMemAlloc", where="model.py:12")
+    result = gate(2, records=until(Phase.CAPTURE, illegal))
+    assert (result.status, result.code) == (GateStatus.FAIL, Reason.CAPTURE_ILLEGAL)
+    assert result.reason == "it went wrong (in cuMemAlloc, at model.py:12)"
+
+
+def test_a_finding_that_does_not_block_decides_nothing(gate: Gate):
+    noted = found(Phase.CAPTURE, Reason.LIFETIME, blocks=False)
+    assert gate(2, records=trial(shape_records(more=[noted]))).status is GateStatus.PASS
+
+
+def test_a_finding_after_the_capture_is_another_gates(gate: Gate):
+    later = trial(shape_records(more=[found(Phase.INSTANTIATE, Reason.MEMORY)]))
+    assert gate(2, records=later).status is GateStatus.PASS
+    assert gate(4, records=later).code is Reason.MEMORY
+
+
+@pytest.mark.parametrize("code", [Reason.WORKLOAD, Reason.CRASH, Reason.HANG])
+def test_a_workload_that_fails_before_the_capture_is_unknown(gate: Gate, code: Reason):
+    result = gate(2, records=until(Phase.WARM_UP, found(Phase.WARM_UP, code)))
+    assert (result.status, result.code) == (GateStatus.UNKNOWN, Reason.WORKLOAD)
+
+
+def test_what_kept_the_trial_from_trying_is_unknown(gate: Gate):
+    result = gate(2, records=until(Phase.CAPTURE, found(Phase.CAPTURE, Reason.NOT_TRIED)))
+    assert (result.status, result.code) == (GateStatus.UNKNOWN, Reason.NOT_TRIED)
+
+
+def test_a_normal_path_broken_by_the_capture_fails(gate: Gate):
+    probe = NormalPathProbe(shape="b1", intact=False, detail="the stream still captures")
+    result = gate(2, records=until(Phase.CAPTURE, probe))
+    assert (result.status, result.code) == (GateStatus.FAIL, Reason.WRONG_OUTPUT)
+    assert "the stream still captures" in result.reason
+
+
+def test_missing_kernels_fail_and_three_are_named(gate: Gate):
+    result = gate(2, records=captured(kernels={}, nodes=2))
+    assert (result.status, result.code) == (GateStatus.FAIL, Reason.ESCAPED_WORK)
+    assert "misses kernels" in result.reason
+    assert result.reason.endswith("gemm (4 x), softmax (2 x), add (1 x) and 1 more")
+    assert result.measured["missing_kernels"] == KERNELS
+
+
+def test_fewer_launches_of_a_kernel_are_missing_kernels(gate: Gate):
+    result = gate(2, records=captured(kernels=KERNELS | {"gemm": 3}))
+    assert result.measured["missing_kernels"] == {"gemm": 1}
+    assert result.status is GateStatus.FAIL
+
+
+def test_other_kernels_fail_as_another_code_path(gate: Gate):
+    fused = {"fused": 1, "add": 1, "copy": 1}
+    result = gate(2, records=captured(kernels=fused))
+    assert result.code is Reason.ESCAPED_WORK
+    assert "the graph holds other kernels than the normal path runs" in result.reason
+    assert result.measured["extra_kernels"] == {"fused": 1}
+
+
+def test_more_kernels_pass_with_a_note(gate: Gate):
+    result = gate(2, records=captured(kernels=KERNELS | {"fill": 2}))
+    assert result.status is GateStatus.PASS
+    assert "more kernels than the normal path: fill (2 x)" in result.reason
+
+
+def test_an_empty_graph_fails(gate: Gate):
+    result = gate(2, records=captured(nodes=0, kernels={}, normal_kernels=not_measured()))
+    assert (result.status, result.code) == (GateStatus.FAIL, Reason.ESCAPED_WORK)
+    assert "the graph is empty" in result.reason
+
+
+def test_a_graph_of_copies_alone_is_compared_too(gate: Gate):
+    copies = captured(nodes=1, kinds={"memcpy": 1}, kernels={}, normal_kernels=Counts(by_name={}))
+    assert gate(2, records=copies).status is GateStatus.PASS
+
+
+def test_unknown_normal_kernels_are_unknown(gate: Gate):
+    result = gate(2, records=captured(normal_kernels=not_measured("no CUPTI")))
+    assert (result.status, result.code) == (GateStatus.UNKNOWN, Reason.UNMEASURABLE)
+    assert "no CUPTI" in result.reason
+
+
+def test_requests_that_differ_too_often_fail(gate: Gate):
+    result = gate(2, diagnosis=diagnosis(requests=requests(unstable_share=0.25)))
+    assert (result.status, result.code) == (GateStatus.FAIL, Reason.CHURN)
+    assert result.reason == "25.0 % of the requests ran another sequence of operations, the limit is 5.0 %"
+
+
+def test_a_share_at_the_limit_passes(gate: Gate):
+    assert gate(2, diagnosis=diagnosis(requests=requests(unstable_share=0.05))).status is GateStatus.PASS
+
+
+@pytest.mark.parametrize("given", [None, diagnosis(requests=not_measured("no request ranges"))])
+def test_unknown_stability_is_unknown(gate: Gate, given: object):
+    assert gate(2, diagnosis=given).status is GateStatus.UNKNOWN
+
+
+def test_a_log_that_ended_before_the_capture_is_unknown_with_its_phase(gate: Gate):
+    result = gate(2, records=until(Phase.EXPECTED))
+    assert (result.status, result.code) == (GateStatus.UNKNOWN, Reason.NOT_TRIED)
+    assert result.reason == "the trial of shape b1 ended in phase expected"
+
+
+def test_a_worker_that_failed_before_the_capture_is_named(gate: Gate):
+    result = gate(2, records=until(Phase.BUILD, ended("failed", reason="KeyError: 'weights'")))
+    assert (result.status, result.code) == (GateStatus.UNKNOWN, Reason.WORKLOAD)
+    assert "phase build: its worker failed (KeyError: 'weights')" in result.reason
+
+
+@pytest.mark.parametrize(("outcome", "code"), [("crashed", Reason.CRASH), ("timed_out", Reason.HANG)])
+@pytest.mark.parametrize("phase", [Phase.CAPTURE, Phase.FIRST_REPLAY, Phase.TIMING])
+def test_a_crash_from_the_capture_on_fails(gate: Gate, phase: Phase, outcome: str, code: Reason):
+    end = ended(outcome, signal="SIGSEGV", phase=phase)
+    result = gate(2, records=until(phase, end))
+    assert (result.status, result.code) == (GateStatus.FAIL, code)
+    assert f"phase {phase}" in result.reason
+    assert "SIGSEGV" in result.reason
+
+
+def test_a_crash_after_good_nodes_fails(gate: Gate):
+    crash = ended("crashed", signal="SIGABRT")
+    assert gate(2, records=(started(), *shape_records(), crash)).code is Reason.CRASH
+
+
+def test_a_crash_before_the_capture_is_unknown(gate: Gate):
+    result = gate(2, records=until(Phase.WARM_UP, ended("crashed", signal="SIGSEGV")))
+    assert (result.status, result.code) == (GateStatus.UNKNOWN, Reason.WORKLOAD)
+    assert "before any capture" in result.reason
+
+
+@pytest.mark.parametrize("number", [2, 4, 6])
+def test_nothing_tried_is_unknown(gate: Gate, number: int):
+    result = gate(number, records=())
+    assert (result.status, result.code) == (GateStatus.UNKNOWN, Reason.NOT_TRIED)
+    assert "shape b1 was not tried" in result.reason
+
+
+def test_a_worker_that_died_before_any_shape_is_named(gate: Gate):
+    result = gate(2, records=(started(), ended("failed", reason="no module named model")))
+    assert "shape b1 was not tried: a worker failed (no module named model)" in result.reason
+
+
+def test_a_signal_is_named_once(gate: Gate):
+    end = ended("crashed", signal="SIGSEGV", reason="SIGSEGV, last in model.py:7 (step)")
+    result = gate(2, records=until(Phase.FIRST_REPLAY, end))
+    assert result.reason.endswith("its worker crashed (SIGSEGV, last in model.py:7 (step))")
+
+
+def test_without_profile_and_log_no_shape_was_tried(gate: Gate):
+    assert "no shape was tried" in gate(2, profile=None, records=()).reason

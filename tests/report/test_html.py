@@ -1,0 +1,143 @@
+"""One HTML file that needs nothing else."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from evidence_builder import (
+    MS,
+    device_idle,
+    diagnosis,
+    fingerprint,
+    not_measured,
+    passing,
+    shape_records,
+    timed,
+    trial,
+)
+
+from cudagraph_gate.gates import Evidence, Policy, judge, view_trial
+from cudagraph_gate.model import Cause
+from cudagraph_gate.report import render_html
+from cudagraph_gate.report.console import SIMULATED_LINE
+from cudagraph_gate.report.html import WIDTH, idle_bar, latency_picture
+
+VOID = {"meta", "br", "img", "link"}
+
+
+class Page(HTMLParser):
+    """Tags, attributes and text of a page; fails where an end tag does not match."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: set[str] = set()
+        self.attributes: list[tuple[str, str | None]] = []
+        self.words = ""
+        self.feed(source)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+def page(evidence: Evidence, stale: tuple[str, ...] = ()) -> Page:
+    return Page(render_html(evidence, judge(evidence, Policy(), stale=stale)))
+
+
+def test_every_tag_is_closed_and_every_gate_is_there():
+    found = page(passing())
+    assert found.open == []
+    for name in ("evidence", "segment", "environment", "lifecycle", "hard scenarios", "comparison", "drill"):
+        assert name in found.words
+    assert "INCONCLUSIVE model.py" in found.words
+
+
+def test_nothing_is_loaded_from_elsewhere_and_no_script_runs():
+    source = render_html(passing(), judge(passing(), Policy()))
+    found = Page(source)
+    assert not re.search(r"https?://|@import|url\(", source)
+    assert not found.tags & {"script", "link", "img", "iframe", "object"}
+    assert not {name for name, _ in found.attributes} & {"src", "href", "onload", "onclick"}
+
+
+def test_names_are_escaped_everywhere():
+    evil = "<script>alert('x')</script>&"
+    evidence = passing(
+        workload=evil,
+        run=evil,
+        fingerprint=fingerprint(
+            identity=fingerprint().identity | {evil: evil}, conditions={evil: evil}, missing={evil: evil}
+        ),
+        diagnosis=diagnosis(
+            prediction=not_measured(evil), devices=(device_idle(idle_ns=not_measured(evil)),)
+        ),
+        records=trial(shape_records(), (), shapes=("b1", evil)),
+    )
+    found = page(evidence, stale=(evil,))
+    assert "script" not in found.tags
+    assert found.words.count("<script>alert") >= 8
+
+
+def test_numbers_of_idle_and_latency_are_there():
+    words = page(passing()).words
+    assert "host_work" in words
+    assert "30.0 %" in words
+    assert "0.600 to 0.600" in words
+    assert "NVIDIA H200" in words
+
+
+def test_absence_prints_its_reason():
+    bare = page(passing(fingerprint=None, diagnosis=None, records=()))
+    assert "the run has no fingerprint" in bare.words
+    assert "0 timed blocks of the normal path" in bare.words
+    unmeasured = diagnosis(devices=(device_idle(idle_ns=not_measured("dropped"), causes={}),))
+    assert "idle is not measurable: dropped" in page(passing(diagnosis=unmeasured)).words
+
+
+def test_simulated_stale_and_conditional_evidence_say_so():
+    log = trial(shape_records(), shapes=("b1", "b8"), simulated=True)
+    words = page(passing(records=log), stale=("driver_version",)).words
+    assert SIMULATED_LINE in words
+    assert "rehearsal: INCONCLUSIVE" in words
+    assert "stale: driver_version differ here" in words
+    assert "condition: shape b8 excluded" in words
+
+
+def test_the_idle_bar_is_as_wide_as_the_window():
+    widths = re.findall(
+        r'x="([\d.]+)" y="0" width="([\d.]+)"', idle_bar([("busy", 3, 0.75), (Cause.SYNC, 1, 0.25)])
+    )
+    assert [(float(x), float(width)) for x, width in widths] == [
+        (0, 0.75 * WIDTH),
+        (0.75 * WIDTH, 0.25 * WIDTH),
+    ]
+
+
+@pytest.mark.parametrize("blocks", [6, 60])
+def test_the_picture_stays_small_and_inside(blocks: int):
+    timings = [*timed("normal", MS, blocks=blocks), *timed("graph", 600_000, blocks=blocks)]
+    target = view_trial(passing(records=trial(shape_records(blocks=timings)))).target
+    assert target is not None
+    picture = latency_picture(target)
+    centres = [float(x) for x in re.findall(r'<circle cx="([\d.]+)"', picture)]
+    assert 200 <= len(centres) <= 850
+    assert min(centres) >= 60
+    assert max(centres) <= WIDTH
+    assert "normal: median 1.00 ms" in picture
+    assert "graph: median 600 µs" in picture
