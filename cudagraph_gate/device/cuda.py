@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import numpy as np
@@ -92,10 +92,8 @@ class CudaArray:
             self._pointer = 0
 
     def __del__(self) -> None:
-        try:
+        with suppress(DeviceError):  # lost or capturing context: the process's end frees the memory
             self.free()
-        except DeviceError:
-            pass  # the context is lost or is capturing; the process's end frees the memory
 
 
 class CudaEvent:
@@ -116,10 +114,8 @@ class CudaEvent:
         return round(elapsed_ms * NS_PER_MS)
 
     def __del__(self) -> None:
-        try:
+        with suppress(DeviceError):  # the context is lost
             call(driver().cuEventDestroy, self.handle)
-        except DeviceError:
-            pass  # the context is lost
 
 
 class CudaStream:

@@ -45,7 +45,7 @@ class CudaNode:
 
 
 class CudaGraph:
-    """A graph, captured here, captured by another library (``owner`` keeps it alive) or built node by node."""
+    """A graph: captured here, captured by another library (its ``owner``), or built node by node."""
 
     def __init__(self, handle: Any, compute_capability: tuple[int, int], owner: object = None) -> None:
         self._handle = handle

@@ -43,7 +43,7 @@ def excluded_shapes(evidence: Evidence, policy: Policy) -> tuple[str, ...]:
 def _exclusion(trial: TrialView, shape: ShapeTrial, policy: Policy) -> str:
     """Why a shape is left out; empty if it held. What was not shown to hold is left out too."""
     if not shape.records:
-        return not_tried(trial, shape.shape).sentence.removeprefix(f"shape {shape.shape} ")
+        return not_tried(trial, shape.shape).sentence.removeprefix(f"shape {shape.shape} was ")
     decisive = worst(_trial_checks(shape, policy))
     return "" if decisive[0].status is GateStatus.PASS else decisive[0].sentence
 

@@ -11,7 +11,7 @@ import pytest
 from device_programs import ONE_BLOCK, SCALE, assert_usable, blank, code_of, numbers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulated_programs import LONG, SHORT, chain, launch
+from simulated_programs import LONG, SHORT, launch
 
 from cudagraph_gate.device.port import Device, Kernel, NodeInfo, Stream
 from cudagraph_gate.device.simulated import SimulatedDevice

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from evidence_builder import passing
+from evidence_builder import Gate, passing
 
 from cudagraph_gate.gates import Evidence, Policy, judge
 from cudagraph_gate.model import GateResult
-
-Gate = Callable[..., GateResult]
 
 
 @pytest.fixture

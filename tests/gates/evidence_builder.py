@@ -7,7 +7,7 @@ graph breaks even after ceil(4.5 / 0.4) = 12 requests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from cudagraph_gate.model import (
     Diagnosis,
     Distribution,
     Fingerprint,
+    GateResult,
     IdleInterval,
     Launches,
     NotMeasured,
@@ -42,6 +43,8 @@ from cudagraph_gate.records import (
     WorkerEnd,
 )
 
+Gate = Callable[..., GateResult]
+"""The fixture ``gate``: a gate's number and changes to the evidence give its answer."""
 MS = 1_000_000
 COSTS = {
     Phase.CAPTURE: 2 * MS,

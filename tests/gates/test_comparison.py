@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Gate
 from evidence_builder import (
     MS,
+    Gate,
     compared,
     diagnosis,
     memory,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Gate
-from evidence_builder import fingerprint, passing
+from evidence_builder import Gate, fingerprint, passing
 
 from cudagraph_gate.gates import Policy, judge
 from cudagraph_gate.model import GateStatus, Reason

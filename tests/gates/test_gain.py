@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Gate
-from evidence_builder import device_idle, diagnosis, not_measured, prediction, profile
+from evidence_builder import Gate, device_idle, diagnosis, not_measured, prediction, profile
 
 from cudagraph_gate.gates import Policy
 from cudagraph_gate.model import Diagnosis, GateStatus, Reason

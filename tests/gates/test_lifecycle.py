@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Gate
-from evidence_builder import COSTS, MS, not_measured, shape_records, timed, trial
+from evidence_builder import COSTS, MS, Gate, not_measured, shape_records, timed, trial
 
 from cudagraph_gate.gates import Policy
 from cudagraph_gate.model import GateStatus, Reason

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from conftest import Gate
 from evidence_builder import (
     KERNELS,
+    Gate,
     diagnosis,
     node_set,
     not_measured,

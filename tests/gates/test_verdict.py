@@ -193,7 +193,7 @@ def test_another_shape_with_wrong_outputs_is_excluded():
 
 
 def test_another_shape_that_was_not_tried_or_not_finished_is_excluded():
-    assert with_second().conditions == ("shape b8 excluded: was not tried",)
+    assert with_second().conditions == ("shape b8 excluded: not tried",)
     assert len(with_second(shape_records("b8", completed=False)).conditions) == 1
 
 

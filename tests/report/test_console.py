@@ -186,7 +186,7 @@ def test_a_stale_verdict_says_so(printed: Printed):
 
 def test_conditions_are_shown(printed: Printed):
     verdict = judge(passing(records=trial(shape_records(), shapes=("b1", "b8"))), Policy())
-    assert "condition: shape b8 excluded: was not tried" in printed(print_verdict, verdict)
+    assert "condition: shape b8 excluded: not tried" in printed(print_verdict, verdict)
 
 
 def test_the_environment_shows_what_is_unknown(printed: Printed):
