@@ -274,7 +274,7 @@ def test_a_gpus_fingerprint_holds_everything(tmp_path: Path, workload: Workload)
     found = collect(
         simulated=False,
         device_name="NVIDIA H200",
-        workload=workload,
+        workload=workload.path,
         shapes=("b1", "b8"),
         input_digests={"b1": "ab12"},
         sources=sources(tmp_path, CUDA_VISIBLE_DEVICES="0"),
@@ -319,7 +319,7 @@ def test_collecting_is_quick_and_imports_no_framework() -> None:
 
 def test_it_survives_a_round_trip_through_json(tmp_path: Path, workload: Workload) -> None:
     given = sources(tmp_path)
-    found = collect(simulated=False, device_name="d", workload=workload, shapes=("b1",), sources=given)
+    found = collect(simulated=False, device_name="d", workload=workload.path, shapes=("b1",), sources=given)
     again = msgspec.json.decode(msgspec.json.encode(found), type=Fingerprint)
     assert again == found
     assert digest(again.identity) == found.digest

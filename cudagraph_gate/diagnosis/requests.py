@@ -97,9 +97,12 @@ def _members(marked: pd.DataFrame, operations: pd.DataFrame) -> _Members:
 
 
 def _places_inside(moments: Int64, marked: pd.DataFrame) -> tuple[Int64, Int64]:
-    """Pairs (request, place in the sorted ``moments``) with the moment in the request, ends included."""
+    """Pairs (request, place in the sorted ``moments``) with the moment in the request.
+
+    The end is left out: on a coarse or virtual clock the next request may begin at that very moment.
+    """
     first = np.searchsorted(moments, ints(marked, "start_ns"), side="left")
-    beyond = np.searchsorted(moments, ints(marked, "end_ns"), side="right")
+    beyond = np.searchsorted(moments, ints(marked, "end_ns"), side="left")
     return expand(int64(first), int64(beyond - first))
 
 
