@@ -95,7 +95,8 @@ class Comparison(Value, frozen=True, kw_only=True, tag="comparison", tag_field="
     equal: bool
     """Within tolerance; ``exact`` says whether bit by bit."""
     exact: bool
-    max_abs_error: float
+    max_abs_error: float | NotMeasured
+    """Largest difference; not measured where values can't be subtracted (another shape, NaN for a number)."""
     tolerance: float
     detail: str = ""
     """Which output or state entry differs most, or why they can't be compared."""

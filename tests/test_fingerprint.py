@@ -157,11 +157,28 @@ def test_commit_and_changes_of_tracked_files(tmp_path: Path) -> None:
     lay(tmp_path, {"w.py": "x = 1\n"})
     git(tmp_path, "add", "w.py")
     git(tmp_path, "commit", "-qm", "one")
-    commit = git(tmp_path, "rev-parse", "HEAD")
+    commit, tree = git(tmp_path, "rev-parse", "HEAD"), git(tmp_path, "rev-parse", "HEAD:./")
     lay(tmp_path, {".cgate/runs/r/run.json": "{}"})
-    assert read_git(tmp_path) == Readings({"git_commit": commit, "git_dirty": False})
+    clean = Readings({"git_folder": tree, "git_dirty": False}, {"git_commit": commit})
+    assert read_git(tmp_path) == clean
     lay(tmp_path, {"w.py": "x = 2\n"})
     assert read_git(tmp_path).identity["git_dirty"] is True
+
+
+@needs_git
+def test_a_commit_elsewhere_leaves_a_folders_identity_alone(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    for folder in ("mine", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "w.py").write_text("x = 1")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "one")
+    before = read_git(tmp_path / "mine")
+    (tmp_path / "other" / "w.py").write_text("x = 2")
+    git(tmp_path, "commit", "-qam", "two")
+    after = read_git(tmp_path / "mine")
+    assert after.identity == before.identity
+    assert after.conditions["git_commit"] != before.conditions["git_commit"]
 
 
 @needs_git
@@ -172,7 +189,9 @@ def test_a_folder_outside_any_repository_is_missing(tmp_path: Path) -> None:
 
 def test_without_git_the_reason_is_that(tmp_path: Path) -> None:
     reason = "no-such-git is not installed"
-    assert read_git(tmp_path, program="no-such-git").missing == {"git_commit": reason, "git_dirty": reason}
+    assert read_git(tmp_path, program="no-such-git").missing == dict.fromkeys(
+        ("git_folder", "git_dirty", "git_commit"), reason
+    )
 
 
 def test_a_git_that_hangs_or_fails_is_missing(tmp_path: Path) -> None:

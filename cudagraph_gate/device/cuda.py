@@ -6,6 +6,7 @@ the same process. Every driver call goes through :func:`~cudagraph_gate.device.c
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -33,6 +34,8 @@ from cudagraph_gate.device.port import (
 from cudagraph_gate.errors import DeviceError, NoDeviceError
 
 NS_PER_MS: Final = 1_000_000
+_NOBODY: Final = object()
+"""Owner of memory that a view must not free although nothing keeps it alive."""
 
 
 class CudaArray:
@@ -173,6 +176,8 @@ class CudaDevice(Device):
         self._compute_capability = (core.compute_capability.major, core.compute_capability.minor)
         self._legacy = CudaStream(bindings.CUstream(0), blocking=True)
         self._default = self.create_stream()
+        self._capturing: list[tuple[int, Stream]] = []
+        """Captures that were begun and not ended: thread and stream."""
 
     # --- time -------------------------------------------------------------------------------------
     def clock_ns(self) -> int:
@@ -193,7 +198,8 @@ class CudaDevice(Device):
 
     def view(self, pointer: int, shape: tuple[int, ...], dtype: npt.DTypeLike, owner: object) -> DeviceArray:
         """An array over another object's memory."""
-        return CudaArray(self, pointer, tuple(shape), np.dtype(dtype), owner=owner)
+        holder = owner if owner is not None else _NOBODY
+        return CudaArray(self, pointer, tuple(shape), np.dtype(dtype), owner=holder)
 
     def copy(
         self, target: DeviceArray | HostArray, source: DeviceArray | HostArray, stream: Stream | None = None
@@ -280,11 +286,26 @@ class CudaDevice(Device):
             "global": modes.CU_STREAM_CAPTURE_MODE_GLOBAL,
         }[mode]
         call(bindings.cuStreamBeginCapture, self._handle(stream), chosen)
+        self._capturing.append((threading.get_ident(), stream))
 
     def end_capture(self, stream: Stream) -> Graph:
         """End the capture."""
-        handle = call(driver().cuStreamEndCapture, self._handle(stream))
+        try:
+            handle = call(driver().cuStreamEndCapture, self._handle(stream))
+        except DeviceError:
+            self._end_origins()
+            raise
+        self._capturing = [entry for entry in self._capturing if entry[1] is not stream]
         return CudaGraph(handle, self._compute_capability)
+
+    def _end_origins(self) -> None:
+        """Ending a forked stream fails and leaves it capturing until its origin ends: end the origins."""
+        own = [entry for entry in self._capturing if entry[0] == threading.get_ident()]
+        self._capturing = [entry for entry in self._capturing if entry not in own]
+        for _thread, origin in own:
+            if origin.is_capturing:
+                with suppress(DeviceError):
+                    call(driver().cuStreamEndCapture, self._handle(origin))
 
     def create_graph(self) -> Graph:
         """An empty graph."""

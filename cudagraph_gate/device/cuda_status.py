@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from cudagraph_gate.errors import NoDeviceError, device_error
 
@@ -32,8 +32,23 @@ def driver() -> Any:
 def call(function: Callable[..., tuple[Any, ...]], *args: Any) -> Any:
     """Call a driver function: its value(s), or the exception for its status, named after the call."""
     status, *values = function(*args)
+    if status.name in _NO_CONTEXT and _enter_primary_context():
+        status, *values = function(*args)
     if status != 0:
         raise device_error(status.name, function.__name__)
     if not values:
         return None
     return values[0] if len(values) == 1 else tuple(values)
+
+
+_NO_CONTEXT: Final = frozenset({"CUDA_ERROR_INVALID_CONTEXT", "CUDA_ERROR_NOT_INITIALIZED"})
+
+
+def _enter_primary_context() -> bool:
+    """Make the first GPU's primary context current in this thread, where a new thread has none."""
+    bindings = driver()
+    status, context = bindings.cuDevicePrimaryCtxRetain(0)
+    if status != 0:
+        return False
+    (status,) = bindings.cuCtxSetCurrent(context)
+    return bool(status == 0)

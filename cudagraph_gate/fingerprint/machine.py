@@ -117,8 +117,9 @@ def variables(environ: Mapping[str, str]) -> dict[str, FieldValue]:
 
 
 def read_git(folder: Path, *, program: str = "git", timeout_s: float = GIT_TIMEOUT_S) -> Readings:
-    """Commit of ``folder`` and whether tracked files differ from it.
+    """State of ``folder`` in its repository: its tree at the commit, and whether its tracked files differ.
 
+    The commit itself is recorded only: one that leaves the folder alone changes nothing for the workload.
     Untracked files do not count: the run folder itself is one.
     """
 
@@ -127,9 +128,10 @@ def read_git(folder: Path, *, program: str = "git", timeout_s: float = GIT_TIMEO
 
     return read(
         {
-            "git_commit": lambda: git("rev-parse", "HEAD"),
-            "git_dirty": lambda: bool(git("status", "--porcelain", "--untracked-files=no")),
-        }
+            "git_folder": lambda: git("rev-parse", "HEAD:./"),
+            "git_dirty": lambda: bool(git("status", "--porcelain", "--untracked-files=no", "--", ".")),
+        },
+        {"git_commit": lambda: git("rev-parse", "HEAD")},
     )
 
 

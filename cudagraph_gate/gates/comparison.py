@@ -90,12 +90,18 @@ def _comparison_check(comparison: Comparison) -> Check:
         "normal_repeat": "the normal path does not repeat itself",
     }[comparison.subject]
     detail = f", {comparison.detail}" if comparison.detail else ""
-    error = f"error {comparison.max_abs_error:.3g}, tolerance {comparison.tolerance:.3g}"
+    error = _error_text(comparison)
     sentence = f"request {comparison.request}: {what}{detail} ({error})"
     if comparison.subject == "normal_repeat":
         return undecided(Reason.UNMEASURABLE, sentence)
     wrong = Reason.STATE_MUTATION if comparison.subject == "state" else Reason.WRONG_OUTPUT
     return fails(wrong, sentence)
+
+
+def _error_text(comparison: Comparison) -> str:
+    if isinstance(comparison.max_abs_error, NotMeasured):
+        return comparison.max_abs_error.reason
+    return f"error {comparison.max_abs_error:.3g}, tolerance {comparison.tolerance:.3g}"
 
 
 # --- latency and CPU time -------------------------------------------------------------------------

@@ -6,6 +6,7 @@ where that is nothing, the graph must agree bit by bit.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -13,6 +14,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from cudagraph_gate.device.port import HostArray
+from cudagraph_gate.model import NotMeasured
 from cudagraph_gate.records import Comparison
 
 TOLERANCE_FACTOR: Final = 4.0
@@ -51,10 +53,10 @@ class Trajectory:
 
 @dataclass(frozen=True)
 class Difference:
-    """Largest absolute difference; infinite, with the reason, where values can't be compared."""
+    """Largest absolute difference; infinite, with the reason, where values can't be subtracted."""
 
     error: float
-    detail: str = ""
+    why_infinite: str = ""
 
 
 def difference(expected: Leaf, actual: Leaf) -> Difference:
@@ -67,7 +69,8 @@ def difference(expected: Leaf, actual: Leaf) -> Difference:
         return Difference(float("inf"), f"{given} for {wanted}")
     if np.array_equal(expected, actual, equal_nan=expected.dtype.kind in "fc"):
         return Difference(0.0)
-    return Difference(_largest(expected, actual))
+    error = _largest(expected, actual)
+    return Difference(error, "" if np.isfinite(error) else "NaN or infinity where the other is a number")
 
 
 def _largest(expected: HostArray, actual: HostArray) -> float:
@@ -87,7 +90,9 @@ def repeat_tolerances(one: Trajectory, other: Trajectory) -> dict[str, float]:
         again = right.values()
         for name, leaf in left.values().items():
             error = difference(leaf, again.get(name)).error
-            found[name] = max(found.get(name, 0.0), TOLERANCE_FACTOR * error)
+            # What can't be compared even with itself gives no leave: its own comparison reports it.
+            finite = error if math.isfinite(error) else 0.0
+            found[name] = max(found.get(name, 0.0), TOLERANCE_FACTOR * finite)
     return found
 
 
@@ -100,22 +105,27 @@ def compare_values(
     tolerances: Mapping[str, float],
 ) -> Comparison:
     """One record for all ``expected`` values; its detail names the value that is furthest off."""
-    worst, limit, exceeds, detail = Difference(0.0), 0.0, -1.0, ""
-    for name, leaf in expected.items():
-        found, allowed = difference(leaf, actual.get(name)), tolerances.get(name, 0.0)
-        if found.error - allowed > exceeds:
-            worst, limit, exceeds = found, allowed, found.error - allowed
-            detail = f"{name}: {found.detail}" if found.detail else name
+    found = [
+        (difference(leaf, actual.get(name)), tolerances.get(name, 0.0), name)
+        for name, leaf in expected.items()
+    ]
+    worst, limit, name = max(
+        found, key=lambda each: each[0].error - each[1], default=(Difference(0.0), 0.0, "")
+    )
     return Comparison(
         shape=shape,
         request=request,
         subject=subject,
         equal=worst.error <= limit,
-        exact=all(difference(leaf, actual.get(name)).error == 0 for name, leaf in expected.items()),
-        max_abs_error=worst.error,
+        exact=all(each.error == 0 for each, _limit, _name in found),
+        max_abs_error=_recordable(worst),
         tolerance=limit,
-        detail="" if worst.error == 0 else detail,
+        detail="" if worst.error == 0 else name,
     )
+
+
+def _recordable(found: Difference) -> float | NotMeasured:
+    return found.error if math.isfinite(found.error) else NotMeasured(reason=found.why_infinite)
 
 
 def compare_repeats(shape: str, one: Trajectory, other: Trajectory) -> Iterator[Comparison]:
@@ -145,7 +155,7 @@ def compare_final_state(
         subject="state",
         equal=not different,
         exact=not different,
-        max_abs_error=float("inf") if different else 0.0,
+        max_abs_error=NotMeasured(reason="digests differ") if different else 0.0,
         tolerance=0.0,
         detail=f"state after the last request: {named}" if different else "",
     )
