@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from cudagraph_gate import fingerprint
 from cudagraph_gate.device import DeviceChoice
 from cudagraph_gate.diagnosis import diagnose
@@ -74,6 +76,8 @@ def profile(workload: Path, arguments: tuple[str, ...], options: Options) -> Run
     else:
         job = ScriptJob(folder=str(run.folder), script=str(workload), arguments=arguments)
     result = _work(job, run, "profile", workload, options)
+    if result.end.outcome != "finished":
+        run.append(result.end)
     if run.timeline_path.exists():
         diagnose_run(run)
     _raise_failure(result, run, "profile")
@@ -238,9 +242,16 @@ def examine(options: Options) -> Examination:
         device=name,
         simulated=simulated,
         features=features,
-        fingerprint=fingerprint.collect(simulated=simulated, device_name=name),
+        fingerprint=_examined_fingerprint(result.answer, name, simulated),
         advice=(mismatch,) if mismatch else (),
     )
+
+
+def _examined_fingerprint(answer: dict[str, Any], name: str, simulated: bool) -> Fingerprint:
+    """The worker's, which had the CUDA libraries loaded; this process's if that one did not get so far."""
+    if "fingerprint" in answer:
+        return msgspec.convert(answer["fingerprint"], Fingerprint)
+    return fingerprint.collect(simulated=simulated, device_name=name)
 
 
 # --- workers --------------------------------------------------------------------------------------

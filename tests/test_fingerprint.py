@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,6 +15,7 @@ from cudagraph_gate.fingerprint.machine import (
     container,
     cpu_count,
     cpu_model,
+    initial_environment,
     read_git,
     read_machine,
     variables,
@@ -315,3 +317,12 @@ def test_nothing_to_compare_is_no_mismatch(tmp_path: Path) -> None:
     assert framework_mismatch(path) is None
     install(tmp_path, "torch", "2.8.0")  # without the file that tells
     assert framework_mismatch(path) is None
+
+
+def test_variables_that_were_set_after_the_start_do_not_count(tmp_path: Path) -> None:
+    (tmp_path / "environ").write_bytes(b"CUDA_VISIBLE_DEVICES=0\0A=b=c\0broken\0")
+    assert initial_environment(tmp_path) == {"CUDA_VISIBLE_DEVICES": "0", "A": "b=c"}
+
+
+def test_without_a_readable_start_the_environment_of_now_counts(tmp_path: Path) -> None:
+    assert initial_environment(tmp_path) == dict(os.environ)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from cudagraph_gate.device.cuda_launch import compile_kernel, kernel_parameters
@@ -113,12 +114,12 @@ class CudaGraph:
     def instantiate(self) -> CudaExecutableGraph:
         """Build an executable graph."""
         handle = call(driver().cuGraphInstantiate, self._live(), 0)
-        return CudaExecutableGraph(handle, self, self._handles(), self._compute_capability)
+        return CudaExecutableGraph(handle, self, self._compute_capability)
 
     def adopt_executable(self, handle: int, owner: object) -> CudaExecutableGraph:
         """The executable that another library made of this graph and keeps alive."""
         executable = driver().CUgraphExec(handle)
-        return CudaExecutableGraph(executable, self, self._handles(), self._compute_capability, owner=owner)
+        return CudaExecutableGraph(executable, self, self._compute_capability, owner=owner)
 
     def destroy(self) -> None:
         """Free the graph, unless another library owns it."""
@@ -134,14 +135,12 @@ class CudaExecutableGraph:
         self,
         handle: Any,
         source: CudaGraph,
-        nodes: list[Any],
         compute_capability: tuple[int, int],
         owner: object = None,
     ) -> None:
         self._handle = handle
         self._owner = owner
         self._source = source
-        self._nodes = nodes
         self._compute_capability = compute_capability
 
     def upload(self, stream: Stream) -> None:
@@ -156,12 +155,14 @@ class CudaExecutableGraph:
         """Take over another graph's parameters."""
         if not isinstance(graph, CudaGraph):
             raise TypeError("a graph of this device is needed")
-        return exec_update(int(self._live()), int(graph._live()), graph._handles())
+        return exec_update(int(self._live()), int(graph._live()), graph._handles)
 
     def update_kernel(self, node: NodeInfo, kernel: Kernel, shape: LaunchShape, args: Sequence[Any]) -> None:
         """Change one kernel node."""
         params, _keep = kernel_node_params(kernel, shape, args, self._compute_capability)
-        call(driver().cuGraphExecKernelNodeSetParams, self._live(), self._nodes[node.index], params)
+        call(
+            driver().cuGraphExecKernelNodeSetParams, self._live(), self._source._handles()[node.index], params
+        )
 
     def destroy(self) -> None:
         """Free the executable."""
@@ -187,24 +188,29 @@ class _UpdateInfo(ctypes.Structure):
     )
 
 
-def exec_update(executable: int, graph: int, nodes: list[Any]) -> UpdateResult:
+def exec_update(executable: int, graph: int, nodes: Callable[[], list[Any]]) -> UpdateResult:
     """``cuGraphExecUpdate`` by ctypes: the bindings drop the driver's reason when the update fails."""
     bindings = driver()
     info = _UpdateInfo()
-    function = ctypes.CDLL("libcuda.so.1").cuGraphExecUpdate_v2
-    number = function(ctypes.c_void_p(executable), ctypes.c_void_p(graph), ctypes.byref(info))
+    number = _driver_library().cuGraphExecUpdate_v2(
+        ctypes.c_void_p(executable), ctypes.c_void_p(graph), ctypes.byref(info)
+    )
     status = bindings.CUresult(number)
     if status not in (
         bindings.CUresult.CUDA_SUCCESS,
         bindings.CUresult.CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE,
     ):
         raise device_error(status.name, "cuGraphExecUpdate")
-    places = {int(handle): place for place, handle in enumerate(nodes)}
-    return UpdateResult(
-        ok=number == 0,
-        result=bindings.CUgraphExecUpdateResult(info.result).name,
-        node=places.get(info.error_node or 0),
-    )
+    result = bindings.CUgraphExecUpdateResult(info.result).name
+    if number == 0:
+        return UpdateResult(ok=True, result=result)
+    places = {int(handle): place for place, handle in enumerate(nodes())}
+    return UpdateResult(ok=False, result=result, node=places.get(info.error_node or 0))
+
+
+@lru_cache(maxsize=1)
+def _driver_library() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
 
 
 def kernel_node_params(

@@ -6,7 +6,6 @@ Nothing here makes a CUDA context or imports a framework, so it may run before a
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 import sys
 from collections.abc import Callable, Mapping
@@ -18,7 +17,7 @@ import msgspec
 
 from cudagraph_gate import __version__
 from cudagraph_gate.fingerprint.gpu import driver_multiprocessors, load_nvml, read_gpu
-from cudagraph_gate.fingerprint.machine import read_git, read_machine
+from cudagraph_gate.fingerprint.machine import initial_environment, read_git, read_machine
 from cudagraph_gate.fingerprint.reading import Readings
 from cudagraph_gate.fingerprint.software import (
     PROCESS_FIELDS,
@@ -41,7 +40,8 @@ class Sources:
 
     root: Path = Path("/")
     """Folder that holds ``proc`` and ``sys``."""
-    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    environ: Mapping[str, str] = field(default_factory=initial_environment)
+    """As the process was started with it: frameworks set variables of their own when they are imported."""
     nvml: Callable[[], Any] = load_nvml
     multiprocessors: Callable[[], int] = driver_multiprocessors
 

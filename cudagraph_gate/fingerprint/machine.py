@@ -107,6 +107,15 @@ def _control_groups(root: Path) -> list[Path]:
     return [path for pid in ("1", "self") if os.access(path := root / "proc" / pid / "cgroup", os.R_OK)]
 
 
+def initial_environment(process: Path = Path("/proc/self")) -> dict[str, str]:
+    """The variables that this process was started with; as they are now where that can't be read."""
+    try:
+        entries = (process / "environ").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return dict(os.environ)
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+
+
 def variables(environ: Mapping[str, str]) -> dict[str, FieldValue]:
     """The allow-listed environment variables that are set, as ``env.NAME``."""
     return {

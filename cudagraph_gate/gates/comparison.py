@@ -9,17 +9,15 @@ from cudagraph_gate.evidence import DIAGNOSIS_FILE, PILOT_LOG
 from cudagraph_gate.gates.check import Check, Gate, ending, fails, finding_checks, holds, undecided
 from cudagraph_gate.gates.latency import PathComparison, QuantilePair, compare_paths
 from cudagraph_gate.gates.policy import Policy
-from cudagraph_gate.gates.segment import not_tried
+from cudagraph_gate.gates.segment import MIN_REQUESTS, not_tried
 from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, TrialView, before
 from cudagraph_gate.gates.wording import duration, percent, size
-from cudagraph_gate.model import GateResult, NotMeasured, Reason
+from cudagraph_gate.model import GateResult, GateStatus, NotMeasured, Reason
 from cudagraph_gate.records import Comparison, Phase
 
 GATE = Gate(6, "comparison", (PILOT_LOG, DIAGNOSIS_FILE))
 PHASES: Final = frozenset({Phase.TRAJECTORY, Phase.NORMAL_AGAIN, Phase.TIMING})
 """Phases whose findings speak of the comparison."""
-MIN_REQUESTS: Final = 5
-"""Requests of the trajectory: the first replays often still look right when state or lifetime is not."""
 PLAUSIBLE_FACTOR: Final = 1.5
 """Saving more than the GPU was idle means that work is missing; the half allows for two runs' clocks."""
 OWN_GRAPH: Final = "build_graphed"
@@ -51,9 +49,11 @@ def comparison_checks(trial: ShapeTrial, policy: Policy, paths: PathComparison |
     else:
         checks += [_gain_check(paths, policy), *_tail_checks(paths, policy), _cpu_check(paths, policy)]
     checks.append(_memory_check(trial, policy))
-    if not trial.completed:
-        checks.append(undecided(Reason.NOT_TRIED, ending(trial)))
-    return checks
+    if trial.completed:
+        return checks
+    # One answer for all that is missing: it has one reason.
+    found = [check for check in checks if check.status is not GateStatus.UNKNOWN]
+    return [*found, undecided(Reason.NOT_TRIED, f"not everything was compared: {ending(trial)}")]
 
 
 def _own_graph(trial: TrialView, target: ShapeTrial) -> bool:

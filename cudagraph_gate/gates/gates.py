@@ -10,7 +10,12 @@ from cudagraph_gate.gates.gain import evidence_gate
 from cudagraph_gate.gates.latency import compare_paths
 from cudagraph_gate.gates.lifecycle import lifecycle_checks, lifecycle_gate
 from cudagraph_gate.gates.policy import Policy
-from cudagraph_gate.gates.segment import not_tried, segment_checks, segment_gate
+from cudagraph_gate.gates.segment import (
+    not_tried,
+    other_path_condition,
+    segment_checks,
+    segment_gate,
+)
 from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, TrialView, view_trial
 from cudagraph_gate.gates.wording import one_line
 from cudagraph_gate.model import GateResult, GateStatus, Reason
@@ -31,6 +36,12 @@ def run_gates(evidence: Evidence, policy: Policy, stale: tuple[str, ...]) -> tup
         comparison_gate(evidence, trial, policy),
         _not_part(DRILL, "the drill is not part of this version of the trial"),
     )
+
+
+def conditions(evidence: Evidence, policy: Policy) -> tuple[str, ...]:
+    """What a verdict is bound to beyond the fingerprint."""
+    other_path = other_path_condition(view_trial(evidence).target)
+    return (*((other_path,) if other_path else ()), *excluded_shapes(evidence, policy))
 
 
 def excluded_shapes(evidence: Evidence, policy: Policy) -> tuple[str, ...]:

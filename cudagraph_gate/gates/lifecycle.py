@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from cudagraph_gate.evidence import PILOT_LOG
@@ -43,12 +44,19 @@ def lifecycle_checks(trial: ShapeTrial, policy: Policy) -> list[Check]:
     """What the trial of one shape says of its costs."""
     checks = finding_checks(trial, PHASES)
     costs = {phase: _cost(trial, phase) for phase in COSTS}
-    checks += [
-        undecided(Reason.UNMEASURABLE, f"the cost of {phase} is not measured: {cost.reason}")
-        for phase, cost in costs.items()
-        if isinstance(cost, NotMeasured)
-    ]
+    unmeasured = {phase: cost for phase, cost in costs.items() if isinstance(cost, NotMeasured)}
+    if unmeasured:
+        return [*checks, undecided(Reason.UNMEASURABLE, _unmeasured_text(unmeasured))]
     return [*checks, _break_even_check(trial, policy)]
+
+
+def _unmeasured_text(costs: Mapping[Phase, NotMeasured]) -> str:
+    """Phases without a cost, each reason said once."""
+    phases_of: dict[str, list[str]] = {}
+    for phase, cost in costs.items():
+        phases_of.setdefault(cost.reason, []).append(phase)
+    parts = (f"{', '.join(phases)} ({reason})" for reason, phases in phases_of.items())
+    return f"not measured: {'; '.join(parts)}"
 
 
 def break_even_calls(trial: ShapeTrial) -> int | NotMeasured:

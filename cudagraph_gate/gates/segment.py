@@ -18,13 +18,15 @@ from cudagraph_gate.gates.check import (
 )
 from cudagraph_gate.gates.policy import Policy
 from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, TrialView, before
-from cudagraph_gate.gates.wording import listed, percent
+from cudagraph_gate.gates.wording import kernel_name, listed, percent
 from cudagraph_gate.model import GateResult, NotMeasured, Reason
 from cudagraph_gate.records import NodeSet, Phase, WorkerEnd
 
 GATE = Gate(2, "segment", (DIAGNOSIS_FILE, PILOT_LOG))
 PHASES: Final = frozenset(phase for phase in Phase if not before(Phase.CAPTURE, phase)) | {Phase.KERNELS}
 """Phases whose findings speak of the segment: up to the capture, and the comparison of its kernels."""
+MIN_REQUESTS: Final = 5
+"""Requests of the trajectory: the first replays often still look right when state or lifetime is not."""
 NAMED_KERNELS: Final = 3
 """Kernels that a reason names: enough to recognise the code, short enough to read."""
 
@@ -54,7 +56,7 @@ def segment_checks(trial: ShapeTrial) -> list[Check]:
     if trial.end is not None and trial.end.outcome in ("crashed", "timed_out"):
         checks.append(_crash_check(trial, trial.end))
     if trial.nodes is not None:
-        checks.append(_nodes_check(trial.nodes))
+        checks.append(_nodes_check(trial.nodes, agreed=outputs_agreed(trial)))
     elif not checks:
         checks.append(_unreached_check(trial))
     return checks
@@ -80,7 +82,7 @@ def _unreached_check(trial: ShapeTrial) -> Check:
     return undecided(Reason.WORKLOAD if failed else Reason.NOT_TRIED, ending(trial))
 
 
-def _nodes_check(nodes: NodeSet) -> Check:
+def _nodes_check(nodes: NodeSet, *, agreed: bool) -> Check:
     if nodes.nodes == 0:
         return fails(Reason.ESCAPED_WORK, "the graph is empty: none of the step's work was captured")
     if isinstance(nodes.normal_kernels, NotMeasured):
@@ -89,11 +91,12 @@ def _nodes_check(nodes: NodeSet) -> Check:
         )
     absent, extra = _difference(nodes)
     if absent and extra:
-        return fails(
-            Reason.ESCAPED_WORK,
+        other = (
             f"the graph holds other kernels than the normal path runs: without {_kernels(absent)}, "
-            f"with {_kernels(extra)}",
+            f"with {_kernels(extra)}"
         )
+        # A library that takes another path while capturing; only agreeing outputs tell it from lost work.
+        return holds(f"{nodes.nodes} nodes; {other}") if agreed else fails(Reason.ESCAPED_WORK, other)
     if absent:
         return fails(
             Reason.ESCAPED_WORK, f"the graph misses kernels that the normal path runs: {_kernels(absent)}"
@@ -105,6 +108,26 @@ def _nodes_check(nodes: NodeSet) -> Check:
     return holds(f"{nodes.nodes} nodes, the same kernels as the normal path")
 
 
+def outputs_agreed(trial: ShapeTrial) -> bool:
+    """Whether the outputs of a whole trajectory were compared and all agree."""
+    outputs = [comparison for comparison in trial.comparisons if comparison.subject == "outputs"]
+    return len(outputs) >= MIN_REQUESTS and all(comparison.equal for comparison in outputs)
+
+
+def other_path_condition(trial: ShapeTrial | None) -> str:
+    """The condition under which a graph that runs other kernels than the normal path may be used, if so."""
+    if trial is None or trial.nodes is None:
+        return ""
+    absent, extra = _difference(trial.nodes)
+    if not (absent and extra):
+        return ""
+    return (
+        f"while capturing, shape {trial.shape} takes another code path: {absent.total()} of the normal "
+        f"path's kernels are replaced by {extra.total()} others; outputs must be compared again after every "
+        "change of a library"
+    )
+
+
 def _difference(nodes: NodeSet) -> tuple[Counter[str], Counter[str]]:
     """Kernels that only the normal path runs, and those that only the graph runs."""
     if isinstance(nodes.normal_kernels, NotMeasured):
@@ -114,7 +137,10 @@ def _difference(nodes: NodeSet) -> tuple[Counter[str], Counter[str]]:
 
 
 def _kernels(counts: Counter[str]) -> str:
-    return listed([f"{name} ({count} x)" for name, count in counts.most_common()], NAMED_KERNELS)
+    short: Counter[str] = Counter()
+    for name, count in counts.items():
+        short[kernel_name(name)] += count
+    return listed([f"{name} ({count} x)" for name, count in short.most_common()], NAMED_KERNELS)
 
 
 def _unstable_share(evidence: Evidence) -> float | NotMeasured:

@@ -9,7 +9,7 @@ import msgspec
 
 from cudagraph_gate.errors import ExitCode
 from cudagraph_gate.evidence import missing
-from cudagraph_gate.gates.gates import excluded_shapes, run_gates
+from cudagraph_gate.gates.gates import conditions, run_gates
 from cudagraph_gate.gates.policy import Policy
 from cudagraph_gate.gates.trial_view import Evidence
 from cudagraph_gate.model import Decision, GateResult, GateStatus, Verdict
@@ -25,15 +25,15 @@ EXIT_CODES: Final = {
 def judge(evidence: Evidence, policy: Policy, *, stale: tuple[str, ...] = ()) -> Verdict:
     """The verdict on ``evidence``. ``stale`` names the fingerprint fields that differ on this machine."""
     gates = run_gates(evidence, policy, stale)
-    conditions = excluded_shapes(evidence, policy)
-    decision = Decision.INCONCLUSIVE if stale else decide(gates, conditions)
+    bound_to = conditions(evidence, policy)
+    decision = Decision.INCONCLUSIVE if stale else decide(gates, bound_to)
     return Verdict(
         verdict=Decision.INCONCLUSIVE if evidence.simulated else decision,
         rehearsal=decision if evidence.simulated else None,
         recorded_verdict=judge(evidence, policy).verdict if stale else None,
         stale=stale,
         reasons=_reasons(gates, GateStatus.UNKNOWN if stale else None),
-        conditions=conditions,
+        conditions=bound_to,
         gates=gates,
         workload=evidence.workload,
         run=evidence.run,

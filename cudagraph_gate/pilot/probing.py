@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
+from cudagraph_gate import fingerprint
 from cudagraph_gate.device import Device, Kernel, LaunchShape, open_device
 from cudagraph_gate.device.port import DeviceArray, ExecutableGraph, Graph
 from cudagraph_gate.errors import CgateError
@@ -44,7 +46,9 @@ def probe(job: ProbeJob, report: AnswerSink) -> None:
     for name, feature in FEATURES.items():
         report.progress(name, done=len(found), total=len(FEATURES))
         found.append(_tried(name, feature, device))
-    report.answer(features=found)
+        report.answer(features=found)
+    here = fingerprint.collect(simulated=device.simulated, device_name=device.name)
+    report.answer(fingerprint=msgspec.to_builtins(here))
 
 
 def _tried(name: str, feature: Callable[[Device], str], device: Device) -> dict[str, Any]:

@@ -6,7 +6,9 @@ import pytest
 from evidence_builder import (
     KERNELS,
     Gate,
+    compared,
     diagnosis,
+    evidence,
     node_set,
     not_measured,
     requests,
@@ -15,6 +17,7 @@ from evidence_builder import (
     trial,
 )
 
+from cudagraph_gate.gates import Policy, judge
 from cudagraph_gate.model import Counts, GateStatus, Reason
 from cudagraph_gate.records import Finding, NormalPathProbe, Phase, PhaseStarted, Record, WorkerEnd
 
@@ -96,12 +99,38 @@ def test_fewer_launches_of_a_kernel_are_missing_kernels(gate: Gate):
     assert result.status is GateStatus.FAIL
 
 
-def test_other_kernels_fail_as_another_code_path(gate: Gate):
-    fused = {"fused": 1, "add": 1, "copy": 1}
-    result = gate(2, records=captured(kernels=fused))
-    assert result.code is Reason.ESCAPED_WORK
+FUSED = {"fused": 1, "add": 1, "copy": 1}
+"""Another code path: ``gemm`` and ``softmax`` are replaced by one kernel."""
+
+
+def test_other_kernels_fail_where_outputs_differ(gate: Gate):
+    wrong = [compared("outputs", request, equal=request != 3) for request in range(5)]
+    result = gate(2, records=trial(shape_records(nodes=node_set(kernels=FUSED), comparisons=wrong)))
+    assert (result.status, result.code) == (GateStatus.FAIL, Reason.ESCAPED_WORK)
     assert "the graph holds other kernels than the normal path runs" in result.reason
     assert result.measured["extra_kernels"] == {"fused": 1}
+
+
+def test_other_kernels_fail_where_too_few_outputs_were_compared(gate: Gate):
+    few = [compared("outputs", request) for request in range(4)]
+    result = gate(2, records=trial(shape_records(nodes=node_set(kernels=FUSED), comparisons=few)))
+    assert result.code is Reason.ESCAPED_WORK
+
+
+def test_other_kernels_with_agreeing_outputs_are_another_code_path_and_a_condition():
+    verdict = judge(evidence(records=captured(kernels=FUSED)), Policy())
+    assert verdict.gates[1].status is GateStatus.PASS
+    assert "other kernels than the normal path runs" in verdict.gates[1].reason
+    assert verdict.conditions == (
+        "while capturing, shape b1 takes another code path: 6 of the normal path's kernels are replaced by "
+        "1 others; outputs must be compared again after every change of a library",
+    )
+
+
+def test_kernels_are_named_without_template_arguments(gate: Gate):
+    mangled = "_ZN2at6native29vectorized_elementwise_kernelILi4EEEvi"
+    result = gate(2, records=captured(kernels=KERNELS | {mangled: 2}))
+    assert "at::native::vectorized_elementwise_kernel (2 x)" in result.reason
 
 
 def test_more_kernels_pass_with_a_note(gate: Gate):

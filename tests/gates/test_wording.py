@@ -1,0 +1,31 @@
+"""Numbers and names as a person reads them."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudagraph_gate.gates.wording import kernel_name
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("scale_add", "scale_add"),
+        ("_Z9scale_addPfi", "scale_add"),
+        (
+            "_ZN2at6native29vectorized_elementwise_kernelILi4EZZZE",
+            "at::native::vectorized_elementwise_kernel",
+        ),
+        (
+            "_ZN50_GLOBAL__N__fa15d16e_17_RangeFactories_cu_38772b0829elementwise_kernel_with_indexIiE",
+            "(anonymous)::elementwise_kernel_with_index",
+        ),
+        ("nvjet_sm90_hsh_64x8_64x16_1x4_h_bz_NNT", "nvjet_sm90_hsh_64x8_64x16_1x4_h_bz_NNT"),
+        ("void at::native::f<4>(int)", "void at::native::f<4>(int)"),
+        ("_ZN", "_ZN"),
+        ("_Z", "_Z"),
+        ("", ""),
+    ],
+)
+def test_a_kernels_name_is_its_qualified_name(symbol: str, name: str) -> None:
+    assert kernel_name(symbol) == name
