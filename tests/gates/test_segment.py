@@ -8,9 +8,9 @@ from evidence_builder import (
     Gate,
     compared,
     diagnosis,
-    evidence,
     node_set,
     not_measured,
+    passing,
     requests,
     shape_records,
     started,
@@ -118,7 +118,7 @@ def test_other_kernels_fail_where_too_few_outputs_were_compared(gate: Gate):
 
 
 def test_other_kernels_with_agreeing_outputs_are_another_code_path_and_a_condition():
-    verdict = judge(evidence(records=captured(kernels=FUSED)), Policy())
+    verdict = judge(passing(records=captured(kernels=FUSED)), Policy())
     assert verdict.gates[1].status is GateStatus.PASS
     assert "other kernels than the normal path runs" in verdict.gates[1].reason
     assert verdict.conditions == (
