@@ -79,7 +79,7 @@ class TorchCapture:
 
 
 class TorchAdapter:
-    """CUDA tensors of PyTorch 2.8 or newer."""
+    """CUDA tensors of PyTorch 2.11 or newer."""
 
     name = "torch"
 
@@ -93,8 +93,8 @@ class TorchAdapter:
             )
         if not hasattr(torch.cuda.CUDAGraph, "raw_cuda_graph_exec"):
             raise WorkloadError(
-                f"torch {torch.__version__} does not give out its raw graphs",
-                hint="install torch 2.9 or newer",
+                f"torch {torch.__version__} does not give out its executable graphs",
+                hint="install torch 2.11 or newer",
             )
         self._torch: Any = torch
         self._device = device
