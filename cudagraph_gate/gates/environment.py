@@ -6,6 +6,7 @@ from typing import Final
 
 from cudagraph_gate.evidence import FINGERPRINT_FILE, missing
 from cudagraph_gate.gates.check import Check, Gate, holds, undecided
+from cudagraph_gate.gates.wording import listed
 from cudagraph_gate.model import Fingerprint, GateResult, Reason
 
 GATE = Gate(3, "environment", (FINGERPRINT_FILE,))
@@ -13,6 +14,10 @@ SOFTWARE_FIELDS: Final = ("python", "cgate", "workload_sha256", "shapes")
 """What must be known of any run."""
 GPU_FIELDS: Final = ("gpu_name", "gpu_uuid", "compute_capability", "driver_version", "cuda_driver")
 """What must be known of a GPU besides; the simulated device has none of it."""
+
+TELLING_FIELDS: Final = ("workload_sha256", "gpu_name", "gpu_uuid", "driver_version", "cuda_driver", "torch")
+NAMED_FIELDS: Final = 6
+"""Fields that a sentence names; the verdict's ``stale`` holds all."""
 
 
 def environment_gate(fingerprint: Fingerprint | None, stale: tuple[str, ...]) -> GateResult:
@@ -34,9 +39,14 @@ def required_fields(fingerprint: Fingerprint) -> tuple[str, ...]:
 
 
 def _stale_check(stale: tuple[str, ...]) -> Check:
-    return undecided(
-        Reason.ENVIRONMENT, f"stale: recorded in another environment, {', '.join(stale)} differ here"
-    )
+    return undecided(Reason.ENVIRONMENT, f"stale: recorded in another environment, {stale_text(stale)}")
+
+
+def stale_text(stale: tuple[str, ...]) -> str:
+    """The fields that differ, those first that say most: ``gpu_name, torch and 20 more differ here``."""
+    telling = [name for name in TELLING_FIELDS if name in stale]
+    rest = [name for name in stale if name not in TELLING_FIELDS]
+    return f"{listed([*telling, *rest], NAMED_FIELDS)} differ here"
 
 
 def _complete_check(fingerprint: Fingerprint, absent: list[str]) -> Check:

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cudagraph_gate.gates.environment import stale_text
 from cudagraph_gate.gates.latency import PathComparison, QuantilePair, compare_paths
 from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, view_trial
 from cudagraph_gate.gates.wording import duration, percent, size
@@ -266,7 +267,7 @@ def print_verdict(console: Console, verdict: Verdict) -> None:
     if verdict.rehearsal is not None:
         _line(console, f"rehearsal: {verdict.rehearsal}")
     if verdict.stale:
-        _line(console, f"stale: {', '.join(verdict.stale)} differ here", "yellow")
+        _line(console, f"stale: {stale_text(verdict.stale)}", "yellow")
         _line(console, f"where it was recorded: {verdict.recorded_verdict}")
     table = _table("", ("", "gate", "answer", "reason"), right=(0,))
     for gate in verdict.gates:

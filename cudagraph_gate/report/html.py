@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from cudagraph_gate.gates.environment import stale_text
 from cudagraph_gate.gates.latency import compare_paths
 from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, view_trial
 from cudagraph_gate.gates.wording import duration, percent
@@ -51,6 +52,7 @@ body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
 table { border-collapse: collapse; width: 100%; margin: .5rem 0 1.5rem; }
 th, td { border-bottom: 1px solid var(--line); padding: .3rem .6rem; text-align: left; vertical-align: top;
          overflow-wrap: anywhere; }
+.gates td, .gates th { white-space: nowrap; } .gates td:nth-child(4) { white-space: normal; }
 svg { width: 100%; height: auto; } svg text { fill: var(--ink); font-size: 12px; }
 .axis { stroke: var(--line); } .note { color: var(--soft); }
 .banner { padding: 1rem; border-radius: .4rem; color: #ffffff; font-size: 1.4rem; }
@@ -83,8 +85,8 @@ def _banner(evidence: Evidence, verdict: Verdict) -> str:
     if verdict.rehearsal is not None:
         lines.append(f"<p>rehearsal: <b>{verdict.rehearsal}</b></p>")
     if verdict.stale:
-        fields = escape(", ".join(verdict.stale))
-        lines.append(f"<p>stale: {fields} differ here; where it was recorded: {verdict.recorded_verdict}</p>")
+        fields = escape(stale_text(verdict.stale))
+        lines.append(f"<p>stale: {fields}; where it was recorded: {verdict.recorded_verdict}</p>")
     lines += [f"<p>{escape(reason)}</p>" for reason in verdict.reasons]
     lines += [f"<p>condition: {escape(condition)}</p>" for condition in verdict.conditions]
     simulated = f"<p><b>{SIMULATED_LINE}</b></p>" if evidence.simulated else ""
@@ -99,11 +101,12 @@ def _gates(verdict: Verdict) -> str:
             escape(gate.name),
             f'<span class="{gate.status}">{gate.status}</span>',
             escape(gate.reason) + (f' <span class="note">{gate.code}</span>' if gate.code else ""),
-            escape(", ".join(gate.evidence)),
+            "<br>".join(map(escape, gate.evidence)),
         ]
         for gate in verdict.gates
     ]
-    return "<h2>Gates</h2>" + _table(("", "gate", "answer", "reason", "evidence"), rows)
+    table = _table(("", "gate", "answer", "reason", "evidence"), rows)
+    return f'<h2>Gates</h2><div class="gates">{table}</div>'
 
 
 # --- idle time ------------------------------------------------------------------------------------

@@ -41,3 +41,10 @@ def test_stale_fields_are_unknown_and_named():
     result = judge(passing(), Policy(), stale=("driver_version", "torch")).gates[2]
     assert (result.status, result.code) == (GateStatus.UNKNOWN, Reason.ENVIRONMENT)
     assert "driver_version, torch differ here" in result.reason
+
+
+def test_many_stale_fields_are_counted_and_the_telling_ones_come_first():
+    stale = ("a", "b", "c", "d", "e", "f", "gpu_name", "workload_sha256")
+    result = judge(passing(), Policy(), stale=stale).gates[2]
+    assert "workload_sha256, gpu_name, a, b, c, d and 2 more differ here" in result.reason
+    assert result.measured["stale"] == list(stale)
