@@ -19,8 +19,8 @@ from cudagraph_gate.device.port import ExecutableGraph, Graph, HostArray, Update
 from cudagraph_gate.errors import DeviceError
 from cudagraph_gate.model import Measured, NotMeasured
 
-POISON_BYTE: Final = 0xCB
-"""Makes floats of every width huge negative numbers that no small error bound accepts."""
+POISON_BYTE: Final = 0xFB
+"""Makes floats of every width huge negative numbers (half: -65 376) that no error bound accepts."""
 
 
 class ArrayExecutable:
@@ -153,13 +153,14 @@ class ArrayAdapter:
             raise TypeError(f"{type(value).__name__} shows no device memory")
         try:
             view = StridedMemoryView.from_any_interface(value, stream_ptr=-1)
+            dtype = np.dtype(view.dtype)
         except (BufferError, RuntimeError) as error:
             raise TypeError(str(error)) from error
         if view.device_id < 0 or not view.is_device_accessible:
             raise TypeError(f"{type(value).__name__} lies in host memory")
         if view.strides is not None and not _contiguous(view.shape, view.strides):
             raise ValueError("the array is not C-contiguous")
-        return self._device.view(int(view.ptr), tuple(view.shape), np.dtype(view.dtype), value)
+        return self._device.view(int(view.ptr), tuple(view.shape), dtype, value)
 
 
 def _contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
@@ -174,6 +175,6 @@ def _contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
 def _end_quietly(device: Device, stream: Any) -> None:
     """The step's own error is the reason; the driver's complaint at the end only repeats it."""
     try:
-        device.end_capture(stream)
+        device.end_capture(stream).destroy()
     except DeviceError:
         return

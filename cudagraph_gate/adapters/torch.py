@@ -6,6 +6,8 @@ manager leaves its stream, and the default generator, in capture mode.
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -204,18 +206,31 @@ class TorchAdapter:
 
 
 def _modules(torch: Any, step: Callable[..., Any]) -> dict[str, Any]:
-    """Modules reachable from a step, by the prefix of their entries' names."""
-    closed = {}
-    code, cells = getattr(step, "__code__", None), getattr(step, "__closure__", None)
-    if code is not None and cells:
-        closed = dict(zip(code.co_freevars, (_content(cell) for cell in cells), strict=True))
-    candidates = {"": step, "self.": getattr(step, "__self__", None)}
-    candidates |= {f"{name}.": value for name, value in closed.items()}
+    """Modules reachable from a step, by the prefix of their entries' names; each module once."""
     seen: dict[int, tuple[str, Any]] = {}
-    for prefix, value in candidates.items():
+    for prefix, value in _reachable(step).items():
         if isinstance(value, torch.nn.Module):
             seen.setdefault(id(value), (prefix, value))
     return dict(seen.values())
+
+
+def _reachable(step: Callable[..., Any]) -> dict[str, Any]:
+    """What a step is, is bound to, closes over, was partially applied to, or names as a global."""
+    owner = getattr(step, "__self__", None)
+    found = {"": step, "self.": owner}
+    found |= {f"self.{name}.": value for name, value in getattr(owner, "__dict__", {}).items()}
+    if isinstance(step, functools.partial):
+        found |= {f"argument {index}.": value for index, value in enumerate(step.args)}
+        return found | _reachable(step.func)
+    function = inspect.unwrap(step)  # ``@torch.no_grad()`` wraps the function whose names count
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return found
+    cells = getattr(function, "__closure__", None) or ()
+    closed = dict(zip(code.co_freevars, map(_content, cells), strict=False))
+    named = getattr(function, "__globals__", {})
+    globals_used = {name: named[name] for name in code.co_names if name in named}
+    return found | {f"{name}.": value for name, value in (globals_used | closed).items()}
 
 
 def _content(cell: Any) -> Any:

@@ -7,7 +7,7 @@ phase has failed, the executable is destroyed and never launched again; calling 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from typing import Any, Final
 
@@ -42,6 +42,8 @@ TRANSITIONS: Final = frozenset(
     }
 )
 """Every move that is allowed; any other is a bug of the caller."""
+_BESIDES: Final = (DeviceError, RuntimeError)
+"""What cleaning up after a failure may raise; the failure itself is the one to report."""
 
 
 class GraphedStep:
@@ -82,7 +84,12 @@ class GraphedStep:
         with self._failing_to_fallback():
             self._static = tuple(self._adapter.static_like(value) for value in self._example)
             self._adapter.synchronize()
-            self._captured = self._adapter.capture(self._step, self._static)
+            try:
+                self._captured = self._adapter.capture(self._step, self._static)
+            except BaseException:
+                with suppress(*_BESIDES):
+                    self._adapter.recover()
+                raise
             return self._captured
 
     def instantiate(self) -> None:
@@ -96,6 +103,7 @@ class GraphedStep:
 
     def upload(self) -> None:
         """Send the executable to the device; the step is ready afterwards."""
+        self._check(State.READY)
         with self._failing_to_fallback():
             self._live().upload()
             self._adapter.synchronize()
@@ -122,17 +130,30 @@ class GraphedStep:
         return self._captured.outputs if self._captured is not None else None
 
     def copy_in(self, inputs: Sequence[Any]) -> None:
-        """Enqueue copying the updatable inputs into the static ones. Raises ValueError for another shape."""
+        """Enqueue copying the updatable inputs into the static ones.
+
+        Raises ValueError or TypeError for inputs that do not fit; the graph stays usable.
+        """
         if len(inputs) != len(self._static):
             raise ValueError(f"{len(inputs)} inputs for a graph of {len(self._static)}")
-        for target, source, moves in zip(self._static, inputs, self._updatable, strict=True):
-            if moves:
-                self._adapter.copy_into(target, source)
+        try:
+            for target, source, moves in zip(self._static, inputs, self._updatable, strict=True):
+                if moves:
+                    self._adapter.copy_into(target, source)
+        except (ValueError, TypeError):
+            raise
+        except BaseException:
+            self.invalidate()
+            raise
 
     def launch(self) -> None:
         """Enqueue one replay on the current stream."""
-        with self._failing_to_fallback():
-            self._live().launch()
+        executable = self._live()
+        try:  # not the context manager: its microsecond would count as the graph's
+            executable.launch()
+        except BaseException:
+            self.invalidate()
+            raise
 
     def replay(self, inputs: Sequence[Any]) -> Any:
         """Copy the inputs in, enqueue one replay, and return the static outputs."""
@@ -146,16 +167,18 @@ class GraphedStep:
 
     # --- end --------------------------------------------------------------------------------------
     def invalidate(self) -> None:
-        """Give the graph up: the executable is destroyed, calls run the normal step."""
+        """Give the graph up: it and its executable are destroyed, calls run the normal step."""
         if self.state in (State.INVALID, State.FALLBACK):
             return
         self._move(State.INVALID)
-        executable, self._executable, self._captured, self._static = self._executable, None, None, ()
-        try:
-            if executable is not None:
+        executable, captured = self._executable, self._captured
+        self._executable, self._captured, self._static = None, None, ()
+        if executable is not None:
+            with suppress(*_BESIDES):
                 executable.destroy()
-        except (DeviceError, RuntimeError):
-            pass  # the context is lost; the failure that led here is the one to report
+        if captured is not None:
+            with suppress(*_BESIDES):
+                captured.graph.destroy()
         self._move(State.FALLBACK)
 
     def _live(self) -> Executable:
@@ -163,9 +186,12 @@ class GraphedStep:
             raise RuntimeError(f"there is no executable graph in state {self.state}")
         return self._executable
 
-    def _move(self, to: State) -> None:
+    def _check(self, to: State) -> None:
         if (self.state, to) not in TRANSITIONS:
             raise RuntimeError(f"a graphed step can't go from {self.state} to {to}")
+
+    def _move(self, to: State) -> None:
+        self._check(to)
         self.state = to
 
     @contextmanager

@@ -7,12 +7,9 @@ on driver 580. ``CONCURRENT_KERNEL`` is safe at any time and gives each node's k
 from __future__ import annotations
 
 import os
-from collections import Counter
-from typing import Any, Final
+from typing import Final
 
-import numpy as np
-
-from cudagraph_gate.timeline.cupti_buffers import Records, choose_layout, gather, record_offsets
+from cudagraph_gate.timeline.cupti_buffers import collect
 from cudagraph_gate.timeline.cupti_library import Cupti, inject_nvtx, load_cupti, published_layouts
 from cudagraph_gate.timeline.cupti_rows import Decoder
 from cudagraph_gate.timeline.recorder import Level
@@ -75,7 +72,9 @@ class CuptiRecorder:
         for kind in self._kinds:
             self._cupti.enable(kind, on=False)
         self._cupti.flush()
-        records, problems = _collect(self._cupti)
+        records, problems = collect(
+            self._cupti.take_filled(), published_layouts(), STEM_OF, self._cupti.record_size
+        )
         dropped = self._cupti.dropped()
         decoder = Decoder(records, process=os.getpid(), callback_name=self._cupti.callback_name)
         return Timeline(
@@ -90,39 +89,3 @@ class CuptiRecorder:
             ranges=decoder.ranges,
             overheads=decoder.overheads,
         )
-
-
-def _collect(cupti: Cupti) -> tuple[dict[int, Records], list[str]]:
-    """All records by kind, and what could not be read."""
-    published = published_layouts()
-    sizes: dict[int, int] = {}
-    parts: dict[int, list[Records]] = {}
-    unread: Counter[int] = Counter()
-    for buffer, valid in cupti.take_filled():
-        offsets = record_offsets(buffer, valid, sizes, cupti.record_size)
-        for kind, places in offsets.items():
-            layout = _layout(published, kind, sizes.get(kind))
-            if layout is None:
-                unread[kind] += len(places)
-            else:
-                parts.setdefault(kind, []).append(gather(buffer[:valid], places, layout))
-    problems = [
-        f"{count} records of CUPTI kind {kind} have no known layout" for kind, count in unread.items()
-    ]
-    return {kind: _joined(arrays) for kind, arrays in parts.items()}, problems
-
-
-def _layout(published: Any, kind: int, size: int | None) -> np.dtype[Any] | None:
-    stem = STEM_OF.get(kind)
-    return choose_layout(published, stem, size) if stem else None
-
-
-def _joined(arrays: list[Records]) -> Records:
-    # Layouts of one recording differ only where a kind was first seen as the last record of a buffer.
-    smallest = min((array.dtype for array in arrays), key=lambda layout: layout.itemsize)
-    return np.concatenate([array if array.dtype == smallest else _front(array, smallest) for array in arrays])
-
-
-def _front(array: Records, layout: np.dtype[Any]) -> Records:
-    whole = np.ascontiguousarray(array).view(np.uint8).reshape(len(array), -1)
-    return np.ascontiguousarray(whole[:, : layout.itemsize]).view(layout).reshape(-1)

@@ -7,8 +7,8 @@ layout comes from the dtypes that cupti-python publishes.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -23,11 +23,37 @@ SizeOf = Callable[[Bytes, int, int], int | None]
 """(buffer, valid bytes, offset) -> size in bytes of the record there; None if it is the last one."""
 
 
+def collect(
+    buffers: Iterable[tuple[Bytes, int]],
+    layouts: Mapping[str, np.dtype[Any]],
+    stems: Mapping[int, str],
+    size_of: SizeOf,
+) -> tuple[dict[int, Records], list[str]]:
+    """The records of all buffers (with their valid bytes) by kind, and what could not be read.
+
+    ``stems`` names the layout family of each kind that is wanted.
+    """
+    sizes: dict[int, int] = {}
+    parts: defaultdict[int, list[Records]] = defaultdict(list)
+    unread: Counter[int] = Counter()
+    for buffer, valid_bytes in buffers:
+        for kind, places in record_offsets(buffer, valid_bytes, sizes, size_of).items():
+            layout = choose_layout(layouts, stems[kind], sizes.get(kind)) if kind in stems else None
+            found = gather(buffer[:valid_bytes], places, layout) if layout is not None else None
+            if found is not None:
+                parts[kind].append(found)
+            unread[kind] += len(places) - (len(found) if found is not None else 0)
+    problems = [
+        f"{count} records of CUPTI kind {kind} fit no known layout" for kind, count in unread.items() if count
+    ]
+    return {kind: _joined(arrays) for kind, arrays in parts.items()}, problems
+
+
 def record_offsets(
     buffer: Bytes, valid_bytes: int, sizes: dict[int, int], size_of: SizeOf
 ) -> dict[int, list[int]]:
     """Offsets of the records in 8-byte words, by kind; ``sizes`` (kind to bytes) grows as kinds appear."""
-    kinds = memoryview(buffer[:valid_bytes]).cast("I")
+    kinds = memoryview(buffer[: valid_bytes // WORD_BYTES * WORD_BYTES]).cast("I")
     words = {kind: size // WORD_BYTES for kind, size in sizes.items()}
     offsets: defaultdict[int, list[int]] = defaultdict(list)
     place, end = 0, valid_bytes // WORD_BYTES
@@ -76,3 +102,13 @@ def choose_layout(
 def _is_version(name: str, stem: str) -> bool:
     rest = name.removeprefix(stem).removesuffix("_dtype")
     return name.startswith(stem) and (rest == "" or rest.isdigit())
+
+
+def _joined(arrays: list[Records]) -> Records:
+    # Layouts of one recording differ only where a kind was first seen as the last record of a buffer.
+    # Joined as bytes: NumPy would copy field by field, into a packed layout of its own.
+    smallest = min((array.dtype for array in arrays), key=lambda layout: layout.itemsize)
+    rows = [array.view(np.uint8).reshape(len(array), array.dtype.itemsize) for array in arrays]
+    whole = np.concatenate([row[:, : smallest.itemsize] for row in rows])
+    joined: Records = np.ascontiguousarray(whole).view(smallest).reshape(-1)
+    return joined
