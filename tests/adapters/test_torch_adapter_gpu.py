@@ -73,8 +73,10 @@ def test_random_state_is_preserved(found: Mapping[str, Facts]) -> None:
         ("method", [f"self.{name}" for name in LAYER]),
         ("closure", [f"layer.{name}" for name in LAYER]),
         ("decorated", [f"layer.{name}" for name in LAYER]),
+        ("partial", [f"argument 0.{name}" for name in LAYER]),
+        ("holder", [f"self.layer.{name}" for name in LAYER]),
+        ("global", [f"SHARED_LAYER.{name}" for name in LAYER]),
         ("plain", []),
-        ("of-no-module", []),
     ],
 )
 def test_the_state_of_modules_is_found(found: Mapping[str, Facts], kind: str, names: list[str]) -> None:

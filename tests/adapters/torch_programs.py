@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 from contextlib import suppress
@@ -159,9 +160,19 @@ class Owner:
         return self.layer(values)
 
 
+SHARED_LAYER: Any = None
+"""Set where torch is there."""
+
+
+def names_a_global(values: Any) -> Any:
+    """A step that uses a module of the file's top level."""
+    return SHARED_LAYER(values)
+
+
 def found_state() -> Facts:
     """Names of the state found for each kind of step."""
     layer = linear()
+    globals()["SHARED_LAYER"] = layer
     cpu = torch.nn.Linear(2, 2)
 
     def closes_over(values: Any) -> Any:
@@ -176,8 +187,10 @@ def found_state() -> Facts:
         "method": names(layer.forward),
         "closure": names(closes_over),
         "plain": names(lambda values: values),
-        "of-no-module": names(Owner().step),
+        "holder": names(Owner().step),
         "decorated": names(without_gradients(layer)),
+        "partial": names(functools.partial(torch.nn.functional.linear, layer)),
+        "global": names(names_a_global),
         "same": same,
     }
 
