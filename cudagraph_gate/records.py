@@ -29,8 +29,8 @@ class Phase(StrEnum):
     TRAJECTORY = "trajectory"
     NORMAL_AGAIN = "normal_again"
     TIMING = "timing"
-    KERNELS = "kernels"
     DESTROY = "destroy"
+    KERNELS = "kernels"
 
 
 class TrialStarted(Value, frozen=True, kw_only=True, tag="trial_started", tag_field="record"):

@@ -37,7 +37,7 @@ _ADVICE: Final[Mapping[Reason, str]] = {
 _CAPTURE_PHASES: Final = (Phase.CAPTURE, Phase.INSTANTIATE, Phase.UPLOAD)
 
 
-def blame(error: Exception, shape: str, phase: Phase, folder: Path) -> Finding:
+def blame(error: Exception | SystemExit, shape: str, phase: Phase, folder: Path) -> Finding:
     """The finding for what was raised in ``phase``; ``folder`` holds the user's code."""
     code = reason_code(error, phase)
     where = user_frame(error, folder) or ""
@@ -52,7 +52,7 @@ def blame(error: Exception, shape: str, phase: Phase, folder: Path) -> Finding:
     )
 
 
-def reason_code(error: Exception, phase: Phase) -> Reason:
+def reason_code(error: Exception | SystemExit, phase: Phase) -> Reason:
     """What kind of failure it is, by the driver's name for it, else by its text, else by the phase."""
     if isinstance(error, DeviceMemoryError) or type(error).__name__ == "OutOfMemoryError":
         return Reason.MEMORY
@@ -67,7 +67,7 @@ def reason_code(error: Exception, phase: Phase) -> Reason:
     return Reason.CAPTURE_ILLEGAL if phase in _CAPTURE_PHASES else Reason.WORKLOAD
 
 
-def _call(error: Exception, where: str, folder: Path) -> str:
+def _call(error: Exception | SystemExit, where: str, folder: Path) -> str:
     """The driver call that failed; where a framework hides it, the user's line that made it."""
     if isinstance(error, DeviceError):
         return error.call
@@ -75,6 +75,6 @@ def _call(error: Exception, where: str, folder: Path) -> str:
     return linecache.getline(str(folder / file), int(line)).strip() if file and line.isdigit() else ""
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: Exception | SystemExit) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -62,8 +62,9 @@ class Difference:
 def difference(expected: Leaf, actual: Leaf) -> Difference:
     """How far one value is from the expected one. Equal NaN and equal infinities count as equal."""
     if not isinstance(expected, np.ndarray) or not isinstance(actual, np.ndarray):
-        same = type(expected) is type(actual) and bool(expected == actual)
-        return Difference(0.0) if same else Difference(float("inf"), f"{actual!r} for {expected!r}")
+        if _same_value(expected, actual):
+            return Difference(0.0)
+        return Difference(float("inf"), f"{actual!r} for {expected!r}")
     if (expected.shape, expected.dtype) != (actual.shape, actual.dtype):
         given, wanted = f"{actual.dtype}{actual.shape}", f"{expected.dtype}{expected.shape}"
         return Difference(float("inf"), f"{given} for {wanted}")
@@ -71,6 +72,16 @@ def difference(expected: Leaf, actual: Leaf) -> Difference:
         return Difference(0.0)
     error = _largest(expected, actual)
     return Difference(error, "" if np.isfinite(error) else "NaN or infinity where the other is a number")
+
+
+def _same_value(expected: Leaf, actual: Leaf) -> bool:
+    if type(expected) is not type(actual):
+        return False
+    both_nan = isinstance(expected, float) and math.isnan(expected) and math.isnan(actual)
+    try:
+        return both_nan or bool(expected == actual)
+    except Exception:  # noqa: BLE001  (a user's type that can't be compared is not known to be the same)
+        return False
 
 
 def _largest(expected: HostArray, actual: HostArray) -> float:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -17,12 +17,14 @@ from msgspec import structs
 
 from cudagraph_gate.adapters import Adapter
 from cudagraph_gate.device.port import HostArray
+from cudagraph_gate.errors import WorkloadError
 from cudagraph_gate.pilot.comparing import (
     Leaf,
     Moment,
     Trajectory,
     compare_final_state,
     compare_values,
+    difference,
     repeat_tolerances,
 )
 from cudagraph_gate.pilot.session import Inputs, Session
@@ -79,7 +81,8 @@ def follow(
     with session.adapter.preserved_randomness():
         for index, values in enumerate(inputs):
             before_each()
-            returned = step(values)
+            # Copies: a step may change its inputs in place, and the next run must find them as they were.
+            returned = step(tuple(session.adapter.static_like(value) for value in values))
             session.adapter.synchronize()
             moments.append(_moment(session, returned, changing))
             session.between(index)
@@ -88,11 +91,56 @@ def follow(
 
 
 def restore(session: Session, start: Mapping[str, Any]) -> None:
-    """Copy the start values back into the state, wherever it lies now."""
+    """Copy the start values back into the state, wherever it lies now.
+
+    Raises WorkloadError for an array that has another shape or dtype now.
+    """
     for name, value in session.state().items():
         if name in start:
-            session.adapter.copy_into(value, start[name])
+            try:
+                session.adapter.copy_into(value, start[name])
+            except ValueError as error:
+                raise WorkloadError(
+                    f"state(): {name} did not keep its shape and dtype ({error})",
+                    where=session.workload.where("state"),
+                    hint="a graph needs state arrays of one size: allocate the largest one once",
+                ) from error
     session.device.synchronize()
+
+
+def poison(session: Session, static: Sequence[Any], changing: frozenset[str]) -> None:
+    """Overwrite the static outputs, so that a replay that writes none of them is seen.
+
+    A step may return its state itself: what the state held is put back.
+    """
+    adapter = session.adapter
+    state = {name: value for name, value in session.state().items() if name in changing} if changing else {}
+    held = {name: adapter.static_like(value) for name, value in state.items()}
+    for leaf in static:
+        adapter.poison(leaf)
+    for name, value in state.items():
+        adapter.copy_into(value, held[name])
+
+
+def frozen(session: Session, replay: Step, expected: Expectation, actual: Trajectory) -> str:
+    """A value that differs at every call of the normal path while replays repeat it bit by bit, or empty.
+
+    Noise of the device shows in both paths. What shows in one alone comes from the host, and the tolerance
+    that it was given must not hide that the graph froze it.
+    """
+    names = set(expected.tolerances)
+    for left, right in zip(expected.normal.moments, expected.repeated.moments, strict=True):
+        names -= {name for name in names if _same(left, right, name)}
+    if not names:
+        return ""
+    again = follow(session, replay, expected.inputs, expected.start, expected.changing)
+    for left, right in zip(actual.moments, again.moments, strict=True):
+        names -= {name for name in names if not _same(left, right, name)}
+    return min(names, default="")
+
+
+def _same(left: Moment, right: Moment, name: str) -> bool:
+    return difference(left.values().get(name), right.values().get(name)).error == 0
 
 
 def _moment(session: Session, returned: Any, changing: frozenset[str]) -> Moment:
@@ -106,7 +154,12 @@ def _moment(session: Session, returned: Any, changing: frozenset[str]) -> Moment
 
 
 def _read(adapter: Adapter, leaf: Any) -> Leaf:
-    return adapter.to_host(leaf) if adapter.is_device_array(leaf) else leaf
+    return adapter.to_host(leaf) if adapter.is_device_array(leaf) else _own(leaf)
+
+
+def _own(leaf: Leaf) -> Leaf:
+    """A host array copied: the step may return the same one again with other values in it."""
+    return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
 
 
 def digests(adapter: Adapter, named: Mapping[str, Any]) -> dict[str, str]:
@@ -128,13 +181,16 @@ def copied(adapter: Adapter, value: Any) -> Any:
     if isinstance(value, tuple | list):
         return type(value)(copied(adapter, item) for item in value)
     if isinstance(value, Mapping):
-        other: Any = copy.copy(value)
+        other: Any = copy.copy(value) if isinstance(value, MutableMapping) else dict(value)
         for name, item in value.items():
             other[name] = copied(adapter, item)
         return other
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{name: copied(adapter, getattr(value, name)) for name in vars(value)})
-    return adapter.static_like(value) if adapter.is_device_array(value) else value
+        same = copy.copy(value)
+        for field in fields(value):  # not replace(): fields may be frozen, or no parameters of __init__
+            object.__setattr__(same, field.name, copied(adapter, getattr(value, field.name)))
+        return same
+    return adapter.static_like(value) if adapter.is_device_array(value) else _own(value)
 
 
 def compare_paths(session: Session, expected: Expectation, actual: Trajectory) -> Iterator[Comparison]:

@@ -78,7 +78,11 @@ class Failure(Value, frozen=True, kw_only=True, tag="failure"):
     traceback: str = ""
 
 
-Message = Progress | Answer | Failure
+class Done(Value, frozen=True, kw_only=True, tag="done"):
+    """The job is over: a process that ends without saying so was ended by the user's code."""
+
+
+Message = Progress | Answer | Failure | Done
 
 
 def encode(message: Message) -> bytes:

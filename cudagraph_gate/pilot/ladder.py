@@ -82,7 +82,7 @@ class Trial:
         except WorkloadError as error:
             self._log.append(self._finding_of_workload(error))
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             finding = self._blame(error)
             self._log.append(finding)
             if not (finding.where or isinstance(error, DeviceError | RuntimeError | MemoryError)):
@@ -109,6 +109,8 @@ class Trial:
         graphed = GraphedStep(session.adapter, session.step, input_sets[0], updatable=updatable)
         log.measured(session, Phase.WARM_UP, lambda: graphed.warm_up(WARM_UP_REQUESTS))
         log.begin(Phase.EXPECTED)
+        if left_out := session.uncompared_state():
+            log.append(self._finding_of_large_state(left_out))
         usable = [_baked(updatable, input_sets[0], values) for values in input_sets]
         expected = correctness.expect(session, usable)
         for comparison in compare_repeats(log.shape, expected.normal, expected.repeated):
@@ -128,7 +130,7 @@ class Trial:
         log = self._log
         try:
             captured = log.measured(session, Phase.CAPTURE, graphed.capture)
-        except Exception as error:  # noqa: BLE001  (whatever the step raises in capture is the finding)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  (whatever the step raises is the finding)
             log.append(self._blame(error))
             log.append(self._probe_normal_path(session, expected))
             return False
@@ -181,8 +183,7 @@ class Trial:
         static = [leaf for _name, leaf in flatten(graphed.outputs) if adapter.is_device_array(leaf)]
 
         def poison() -> None:
-            for leaf in static:
-                adapter.poison(leaf)
+            correctness.poison(session, static, expected.changing)
 
         actual = correctness.follow(
             session, graphed.replay, expected.inputs, expected.start, expected.changing, before_each=poison
@@ -191,10 +192,13 @@ class Trial:
         for comparison in correctness.compare_paths(session, expected, actual):
             log.append(comparison)
             same &= comparison.equal
+        frozen = correctness.frozen(session, graphed.replay, expected, actual) if same else ""
+        if frozen:
+            log.append(self._finding_of_frozen(frozen))
         log.begin(Phase.NORMAL_AGAIN)
         again = self._normal_again(session, expected)
         log.append(again)
-        return same and again.equal
+        return same and again.equal and not frozen
 
     def _normal_again(self, session: Session, expected: correctness.Expectation) -> Comparison:
         once = correctness.follow(
@@ -245,8 +249,28 @@ class Trial:
         self._log.append(structs.replace(self._nodes, normal_kernels=found))
 
     # --- failures ---------------------------------------------------------------------------------
-    def _blame(self, error: Exception) -> Finding:
+    def _blame(self, error: Exception | SystemExit) -> Finding:
         return blame(error, self._log.shape, self._log.phase, self._loaded.workload.folder)
+
+    def _finding_of_large_state(self, names: tuple[str, ...]) -> Finding:
+        return Finding(
+            shape=self._log.shape,
+            phase=self._log.phase,
+            code=Reason.UNMEASURABLE,
+            message=f"{len(names)} arrays of state are too large to be compared unasked, {names[0]} the first",
+            advice="name what requests change in state(), which is always compared",
+            blocks=False,
+        )
+
+    def _finding_of_frozen(self, name: str) -> Finding:
+        return Finding(
+            shape=self._log.shape,
+            phase=Phase.TRAJECTORY,
+            code=Reason.FROZEN_HOST_STATE,
+            message=f"from the same state and inputs the normal path gives another {name} at each call, "
+            "a replay always the same",
+            advice="keep what changes from call to call (counters, schedules, seeds) in device memory",
+        )
 
     def _finding_of_workload(self, error: CgateError) -> Finding:
         return Finding(

@@ -27,6 +27,9 @@ INPUT_SETS: Final = 8
 INPUT_SETS_BYTES: Final = 2 * 1024**3
 """Most memory for them together; at least two are always made."""
 
+FOUND_STATE_BYTES: Final = 2 * 1024**3
+"""Most state that is compared without being asked for: it is copied once and read back several times."""
+
 Inputs = tuple[Any, ...]
 
 
@@ -81,8 +84,19 @@ class Session:
         size = max(1, sum(self.adapter.nbytes(value) for value in first))
         count = min(INPUT_SETS, max(2, INPUT_SETS_BYTES // size))
         sets = [first, *(self.inputs(seed + index) for index in range(1, count))]
+        for values in sets:
+            self._require_same_layout(first, values)
         self.device.synchronize()
         return sets
+
+    def _require_same_layout(self, first: Inputs, values: Inputs) -> None:
+        wanted, given = _layout(first), _layout(values)
+        if wanted != given:
+            raise WorkloadError(
+                f"inputs differ between requests of shape {self.shape_name}: {given} and {wanted}",
+                where=self.workload.where("inputs"),
+                hint="a graph takes inputs of one size: make each size an entry of SHAPES",
+            )
 
     def call(self, inputs: Inputs) -> Any:
         """One step. Raises WorkloadError with the user's file and line; a DeviceError passes."""
@@ -95,7 +109,7 @@ class Session:
             yield
         except CgateError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise user_error(error, self.workload.folder, self.what) from error
 
     def with_outputs(self, inputs: Inputs, outputs: Any) -> Session:
@@ -122,7 +136,7 @@ class Session:
     def state(self) -> dict[str, Any]:
         """Mutable arrays now: the workload's ``state()``, else what the framework knows of."""
         if self.workload.state is None:
-            return dict(self.adapter.find_state(self.step))
+            return self._found_state()[0]
         named = call_user(self.workload.state, workload=self.workload, what="state()")
         if not isinstance(named, Mapping):
             raise WorkloadError(
@@ -136,6 +150,24 @@ class Session:
                 f"state(): {complaint.what}", where=self.workload.where("state"), hint=complaint.hint
             )
         return dict(named)
+
+    def uncompared_state(self) -> tuple[str, ...]:
+        """Names of found state that is too large to be copied and compared after every run."""
+        return () if self.workload.state is not None else self._found_state()[1]
+
+    def _found_state(self) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """The framework's own state, the smallest arrays first, up to the limit; and what is beyond it."""
+        found = sorted(
+            self.adapter.find_state(self.step).items(), key=lambda item: self.adapter.nbytes(item[1])
+        )
+        kept: dict[str, Any] = {}
+        total = 0
+        for name, value in found:
+            total += self.adapter.nbytes(value)
+            if total > FOUND_STATE_BYTES:
+                return kept, tuple(left for left, _value in found[len(kept) :])
+            kept[name] = value
+        return kept, ()
 
     def between(self, index: int) -> None:
         """What the application does after request ``index``."""
@@ -172,6 +204,11 @@ def _adapter(
     adapter = adapter_for(loaded.device, [*made, *hint_of_step])
     _refuse_host_arrays(workload, adapter, names, made)
     return adapter
+
+
+def _layout(values: Inputs) -> str:
+    """Dtypes and shapes, as far as the arrays tell them."""
+    return ", ".join(f"{getattr(value, 'dtype', '')}{tuple(getattr(value, 'shape', ()))}" for value in values)
 
 
 def _is_torch_module(step: Callable[..., Any]) -> bool:

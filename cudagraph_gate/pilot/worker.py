@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
@@ -27,11 +28,14 @@ from cudagraph_gate.errors import (
     UsageError,
     WorkloadError,
 )
-from cudagraph_gate.pilot.jobs import Answer, Failure, Job, Progress, decode, encode_job
+from cudagraph_gate.pilot.jobs import Answer, Done, Failure, Job, Progress, decode, encode_job
 from cudagraph_gate.records import WorkerEnd
 
 PHASE_LIMIT_S: Final = 300.0
 """Longest time without a sign of progress: loading a large model takes minutes, a hang takes for ever."""
+READ_BYTES: Final = 65_536
+POLL_S: Final = 0.2
+"""How late the end of a worker is noticed while a child of it still holds its pipe."""
 DUMP_GRACE_S: Final = 3.0
 """Time for a hung worker to write down where it hangs before it is killed."""
 
@@ -68,11 +72,8 @@ def run_worker(
         process, messages, alive = _start(job, crash)
         try:
             watch.follow(process, messages)
-        except BaseException:
-            process.kill()
-            raise
         finally:
-            process.wait()
+            _kill_session(process)
             messages.close()
             os.close(alive)
         crash.seek(0)
@@ -100,6 +101,13 @@ def _start(job: Job, crash: IO[str]) -> tuple[subprocess.Popen[bytes], IO[bytes]
     return process, os.fdopen(read_end, "rb", buffering=0), liveness_write
 
 
+def _kill_session(process: subprocess.Popen[bytes]) -> None:
+    """End the worker, if it still runs, and every process that the user's code started in its session."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
 class _Watch:
     """Reads a worker's messages until it ends or shows no progress for too long."""
 
@@ -111,6 +119,7 @@ class _Watch:
         self.answer: dict[str, Any] = {}
         self.phase = ""
         self.timed_out = False
+        self.done = False
 
     @property
     def bug(self) -> str:
@@ -127,19 +136,23 @@ class _Watch:
         return str(self.error() or "")
 
     def follow(self, process: subprocess.Popen[bytes], messages: IO[bytes]) -> None:
+        """Take messages until the worker ends, which a pipe that its children keep open does not tell."""
         deadline = time.monotonic() + self._limit_s
         with selectors.DefaultSelector() as selector:
             selector.register(messages, selectors.EVENT_READ)
             while True:
-                if not selector.select(max(0.0, deadline - time.monotonic())):
+                if selector.select(POLL_S):
+                    data = os.read(messages.fileno(), READ_BYTES)
+                    if not data:
+                        return
+                    self._take(data)
+                    deadline = time.monotonic() + self._limit_s
+                elif process.poll() is not None:
+                    return
+                elif time.monotonic() > deadline:
                     self.timed_out = True
                     _stop_hung(process)
                     return
-                data = os.read(messages.fileno(), 65536)
-                if not data:
-                    return
-                self._take(data)
-                deadline = time.monotonic() + self._limit_s
 
     def _take(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n")
@@ -150,6 +163,8 @@ class _Watch:
                 self._on_progress(message)
             elif isinstance(message, Answer):
                 self.answer |= message.values
+            elif isinstance(message, Done):
+                self.done = True
             else:
                 self._failure = message
 
@@ -168,9 +183,9 @@ def _end(stage: str, code: int, watch: _Watch, place: str) -> WorkerEnd:
     at = f", last in {place}" if place else ""
     if watch.timed_out:
         outcome, reason = "timed_out", f"no progress for {watch._limit_s:g} s{at}"
-    elif code == 0:
+    elif code == 0 and watch.done:
         outcome, reason = "finished", ""
-    elif code > 0:
+    elif code >= 0:
         outcome, reason = "failed", watch.reason() or f"exit code {code}{at}"
     elif name in ("SIGKILL", "SIGTERM", "SIGINT"):
         outcome, reason = "killed", f"{name}: killed from outside, or by the kernel for want of host memory"
@@ -182,19 +197,22 @@ def _end(stage: str, code: int, watch: _Watch, place: str) -> WorkerEnd:
         exit_code=code if code >= 0 else None,
         signal=name,
         reason=reason,
-        phase=watch.phase if code != 0 or watch.timed_out else "",
+        phase=watch.phase if outcome != "finished" else "",
     )
 
 
 _FRAME: Final = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)')
+_CURRENT: Final = re.compile(r"^Current thread .*\n(?P<frames>(?:  .*\n?)*)", re.MULTILINE)
 
 
 def crash_place(dump: str, workload: Path | None) -> str:
     """``file.py:LINE (function)`` of the innermost user frame in a fault handler's dump, or empty.
 
-    Without a frame in the workload's folder, the innermost frame of all.
+    The thread that crashed goes before all others; without a frame in the workload's folder, it is the
+    innermost frame of all.
     """
-    frames = list(_FRAME.finditer(dump))
+    crashed = _CURRENT.search(dump)
+    frames = [*_FRAME.finditer(crashed["frames"] if crashed else ""), *_FRAME.finditer(dump)]
     if not frames:
         return ""
     folder = str(workload.resolve().parent) if workload else None

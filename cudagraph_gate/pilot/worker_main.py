@@ -13,6 +13,7 @@ from typing import Any
 from cudagraph_gate.errors import CgateError, ExitCode
 from cudagraph_gate.pilot.jobs import (
     Answer,
+    Done,
     Failure,
     Job,
     Message,
@@ -82,6 +83,7 @@ def main(arguments: list[str]) -> int:
         what = f"internal error ({type(error).__name__}: {error})"
         send(Failure(exit_code=ExitCode.BUG, what=what, traceback=traceback.format_exc()))
         return int(ExitCode.BUG)
+    send(Done())
     return 0
 
 

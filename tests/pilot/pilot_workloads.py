@@ -1,0 +1,113 @@
+"""Small workloads for the simulated device, and their trials in real worker processes.
+
+``BASE`` is a workload that passes; what a test appends replaces its functions.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+from cudagraph_gate import pipeline
+from cudagraph_gate.errors import CgateError
+from cudagraph_gate.evidence import Run, create_run
+from cudagraph_gate.gates.trial_view import ShapeTrial, view_trial
+from cudagraph_gate.records import Comparison
+
+BASE = """\
+import ctypes, os, signal, sys, threading, time
+import numpy as np
+from cudagraph_gate.device import Kernel, LaunchShape, current_device
+from cudagraph_gate.device.simulated import Fault
+
+N = 64
+LAUNCH = LaunchShape((1, 1, 1), (N, 1, 1))
+device = current_device()
+
+def _add(shape, x, y, n):
+    x[:n] += y
+
+def _bump(shape, x, y, n):
+    x[:n] += y
+
+ADD = Kernel("add", "", _add, 2_000)
+BUMP = Kernel("bump", "", _bump, 2_000)
+
+def add(x, y, stream=None, kernel=ADD):
+    device.launch(kernel, LAUNCH, (x, y if hasattr(y, "pointer") else np.float32(y), np.int32(N)), stream)
+
+def array(value=0.0, n=N):
+    return device.array(np.full(n, value, np.float32))
+
+def build(shape):
+    global work
+    work = array()
+    return step
+
+def step(x):
+    device.copy(work, x)
+    for k in range(4):
+        add(work, k)
+    return work
+
+def inputs(shape, seed):
+    return (device.array(np.random.default_rng(seed).random(N, dtype=np.float32)),)
+
+"""
+
+
+def write_workload(folder: Path, text: str = "", name: str = "model.py") -> Path:
+    """A workload file: the base, and what the test replaces in it."""
+    path = folder / name
+    path.write_text(BASE + textwrap.dedent(text))
+    return path
+
+
+def line_of(path: Path, code: str) -> int:
+    """Number of the only line that contains ``code``."""
+    (number,) = (n for n, line in enumerate(path.read_text().splitlines(), start=1) if code in line)
+    return number
+
+
+def options(folder: Path, *, shapes: str | None = None, limit_s: float = 60.0) -> pipeline.Options:
+    """Simulated device, evidence beside the workload."""
+    return pipeline.Options(device="simulated", shapes=shapes, limit_s=limit_s, root=folder / "runs")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A finished trial: its evidence, and what the pipeline raised."""
+
+    path: Path
+    run: Run
+    error: CgateError | None
+    shapes: dict[str, ShapeTrial]
+
+    @property
+    def shape(self) -> ShapeTrial:
+        """The only shape."""
+        (only,) = self.shapes.values()
+        return only
+
+    def compared(self, subject: str) -> tuple[Comparison, ...]:
+        """Comparisons of one subject."""
+        return tuple(found for found in self.shape.comparisons if found.subject == subject)
+
+    def place(self, code: str) -> str:
+        """``file:line`` of the only line that contains ``code``."""
+        return f"{self.path.name}:{line_of(self.path, code)}"
+
+
+def try_workload(folder: Path, text: str = "", *, shapes: str | None = None, limit_s: float = 60.0) -> Tried:
+    """Run the trial of a workload in worker processes."""
+    path = write_workload(folder, text)
+    chosen = options(folder, shapes=shapes, limit_s=limit_s)
+    run = create_run(str(path), "module", "simulated", root=chosen.root)
+    error = None
+    try:
+        pipeline.pilot(run, chosen)
+    except CgateError as failure:
+        error = failure
+    shown = view_trial(pipeline.collect_evidence(run)).shapes
+    return Tried(path, run, error, dict(shown))

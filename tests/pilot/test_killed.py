@@ -1,0 +1,150 @@
+"""A run that is killed at any point is judged as far as it got: no exception, no GO, the phase named."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pilot_workloads import options, write_workload
+
+from cudagraph_gate import pipeline
+from cudagraph_gate.errors import WorkloadError
+from cudagraph_gate.evidence import PILOT_LOG, VERDICT_FILE, Run, newest_run
+from cudagraph_gate.gates import Policy
+from cudagraph_gate.gates.trial_view import view_trial
+from cudagraph_gate.model import Decision, GateStatus, Verdict
+from cudagraph_gate.records import Block, Phase, PhaseStarted, ShapeEnded
+
+KILLER = """
+def _kill(event, args):
+    # At the first write to the log after the phase's own line: in the middle of the phase, every time.
+    if event == "open" and str(args[0]).endswith("pilot.jsonl") and not busy:
+        busy.append(True)
+        text = open(args[0]).read() if os.path.exists(args[0]) else ""
+        busy.clear()
+        if text.rstrip().rpartition("\\n")[2].endswith(f'"phase":"{os.environ["KILL_PHASE"]}"}}'):
+            if '"phase_started"' in text.rpartition("{")[2]:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+busy = []
+if "KILL_PHASE" in os.environ:
+    sys.addaudithook(_kill)
+if "KILL_BEFORE" in os.environ:
+    sys.addaudithook(
+        lambda event, args: event == "os.rename"
+        and str(args[1]).endswith(os.environ["KILL_BEFORE"])
+        and os.kill(os.getpid(), signal.SIGKILL)
+    )
+"""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A whole run of a workload that kills itself when it is told to."""
+    folder = tmp_path_factory.mktemp("whole")
+    run, verdict = pipeline.run_all(write_workload(folder, KILLER), Policy(), options(folder))
+    assert {verdict.gates[index].status for index in (0, 1, 3, 5)} == {GateStatus.PASS}
+    return run
+
+
+def copied(run: Run, folder: Path, log: bytes | None) -> Run:
+    """The run as it was when its log held ``log``, and nothing later was written."""
+    shutil.copytree(run.folder, folder / run.name)
+    copy = Run(folder / run.name)
+    (copy.folder / VERDICT_FILE).unlink()
+    copy.pilot_log_path.unlink()
+    if log is not None:
+        copy.pilot_log_path.write_bytes(log)
+    return copy
+
+
+def judged(run: Run) -> Verdict:
+    """The verdict, which must not speak for the graph; no rehearsal where the device is not known."""
+    verdict = pipeline.verdict(run, Policy())
+    assert verdict.stale == ()
+    assert verdict.verdict is Decision.INCONCLUSIVE
+    assert verdict.rehearsal in (None, Decision.INCONCLUSIVE, Decision.NO_GO)
+    assert verdict.gates[5].status is GateStatus.UNKNOWN
+    return verdict
+
+
+# --- killed for real --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_killed_in_a_phase(whole: Run, tmp_path: Path, phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = copied(whole, tmp_path, None)
+    monkeypatch.setenv("KILL_PHASE", phase)
+    pipeline.pilot(run, options(tmp_path))
+    trial = view_trial(pipeline.collect_evidence(run)).shapes["default"]
+    assert trial.end is not None
+    assert (trial.last_phase, trial.end.outcome, trial.end.signal) == (phase, "killed", "SIGKILL")
+    assert not trial.completed
+    reason = judged(run).gates[5].reason
+    assert f"the trial of shape default ended in phase {phase}: its worker killed (SIGKILL" in reason
+
+
+@pytest.mark.parametrize("artefact", ["profile.json", "timeline.parquet", "fingerprint.json"])
+def test_killed_while_an_artefact_of_the_profile_is_written(
+    tmp_path: Path, artefact: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KILL_BEFORE", artefact)
+    with pytest.raises(WorkloadError, match="the worker killed during profile: SIGKILL"):
+        pipeline.profile(write_workload(tmp_path, KILLER), (), options(tmp_path))
+    run = newest_run(tmp_path / "runs")
+    assert not (run.folder / artefact).exists()
+    assert len(run.records()) == 1
+    verdict = judged(run)
+    assert "killed (SIGKILL" in verdict.gates[5].reason
+    assert verdict.gates[0].status is (
+        GateStatus.PASS if artefact == "fingerprint.json" else GateStatus.UNKNOWN
+    )
+
+
+# --- cut off at every line --------------------------------------------------------------------------
+
+
+def cuts(run: Run) -> list[int]:
+    """Numbers of lines after which the log is cut: all, but of the many blocks in between a few only."""
+    records = run.records()
+    blocks = [number for number, record in enumerate(records, start=1) if isinstance(record, Block)]
+    skipped = {number for number in blocks[4:-2] if number % 10}
+    return [number for number in range(len(records)) if number not in skipped]
+
+
+def test_a_log_that_ends_after_any_record_is_judged(whole: Run, tmp_path: Path) -> None:
+    lines = whole.pilot_log_path.read_bytes().splitlines(keepends=True)
+    records = whole.records()
+    for number in cuts(whole):
+        kept = records[:number]
+        if any(isinstance(record, ShapeEnded) for record in kept):
+            continue
+        run = copied(whole, tmp_path / f"after{number}", b"".join(lines[:number]))
+        reason = judged(run).gates[5].reason
+        phases = [record.phase for record in kept if isinstance(record, PhaseStarted)]
+        assert (f"ended in phase {phases[-1]}" if phases else "was not tried") in reason
+
+
+def test_a_torn_last_line_counts_as_not_written(whole: Run, tmp_path: Path) -> None:
+    lines = whole.pilot_log_path.read_bytes().splitlines(keepends=True)
+    for number in [number for number in cuts(whole) if number % 5 == 0]:
+        torn = lines[number][: len(lines[number]) // 2]
+        run = copied(whole, tmp_path / f"torn{number}", b"".join(lines[:number]) + torn)
+        assert run.records() == whole.records()[:number]
+        judged(run)
+
+
+def test_the_end_of_the_worker_that_was_not_written_changes_nothing_else(whole: Run, tmp_path: Path) -> None:
+    *lines, _end = whole.pilot_log_path.read_bytes().splitlines(keepends=True)
+    run = copied(whole, tmp_path, b"".join(lines))
+    assert pipeline.verdict(run, Policy()).gates[5].status is GateStatus.PASS
+
+
+def test_a_later_trial_goes_on_behind_a_torn_line(whole: Run, tmp_path: Path) -> None:
+    log = (whole.folder / PILOT_LOG).read_bytes()
+    run = copied(whole, tmp_path, log[: len(log) // 2])
+    pipeline.pilot(run, options(tmp_path))
+    trial = view_trial(pipeline.collect_evidence(run)).shapes["default"]
+    assert trial.completed
+    assert pipeline.verdict(run, Policy()).gates[5].status is GateStatus.PASS
