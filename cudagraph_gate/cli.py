@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -39,7 +40,7 @@ Shapes = Annotated[
     ),
 ]
 RunFolder = Annotated[Path | None, typer.Option("--run", help="Run folder; the newest by default.")]
-PolicyFile = Annotated[Path | None, typer.Option(help="TOML file with the limits, as in [tool.cgate].")]
+PolicyFile = Annotated[Path | None, typer.Option(help="TOML file with the limits, as in \\[tool.cgate].")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 Limit = Annotated[float, typer.Option(min=1, help="Seconds without progress after which a worker is killed.")]
 
@@ -54,9 +55,10 @@ def doctor(device: Device = "auto", as_json: Json = False) -> None:
     with terminal.progress() as report:
         found = pipeline.examine(_options(device, None, 120.0, report))
     if as_json:
-        _print_json(machine.examination(found))
-    else:
-        print_examination(terminal.stdout(), found)
+        terminal.print_json(machine.examination(found))
+        return
+    with terminal.result() as console:
+        print_examination(console, found)
 
 
 @app.command(
@@ -78,9 +80,10 @@ def profile(
         run = pipeline.profile(workload, tuple(arguments or ()), _options(device, shapes, time_limit, report))
     evidence = pipeline.collect_evidence(run)
     if as_json:
-        _print_json(machine.profile(evidence))
+        terminal.print_json(machine.profile(evidence))
     else:
-        print_evidence(terminal.stdout(), evidence)
+        with terminal.result() as console:
+            print_evidence(console, evidence)
     terminal.say(f"evidence: {run.folder}")
 
 
@@ -106,9 +109,10 @@ def pilot(
         pipeline.pilot(chosen, options)
     evidence = pipeline.collect_evidence(chosen)
     if as_json:
-        _print_json(machine.trial(evidence))
+        terminal.print_json(machine.trial(evidence))
     else:
-        print_trial(terminal.stdout(), evidence)
+        with terminal.result() as console:
+            print_trial(console, evidence)
     terminal.say(f"evidence: {chosen.folder}")
 
 
@@ -141,9 +145,10 @@ def report(
     if html is not None:
         write_page(html, found, judged)
         terminal.say(f"written: {html}")
-    else:
-        print_evidence(terminal.stdout(), found)
-        print_verdict(terminal.stdout(), judged)
+        return
+    with terminal.result() as console:
+        print_evidence(console, found)
+        print_verdict(console, judged)
 
 
 @app.command(epilog="Examples: cgate run workload.py; cgate run workload.py --shapes --json")
@@ -165,7 +170,8 @@ def run(
         options = _options(device, shapes, time_limit, show)
         done, judged = pipeline.run_all(workload, limits, options)
     if not as_json:
-        print_evidence(terminal.stdout(), pipeline.collect_evidence(done))
+        with terminal.result() as console:
+            print_evidence(console, pipeline.collect_evidence(done))
     _print_verdict(judged, as_json)
     terminal.say(f"evidence: {done.folder}")
     raise typer.Exit(exit_code(judged))
@@ -190,16 +196,10 @@ def _print_verdict(judged: Any, as_json: bool) -> None:
     from cudagraph_gate.report import print_verdict, terminal
 
     if as_json:
-        _print_json(judged)
-    else:
-        print_verdict(terminal.stdout(), judged)
-
-
-def _print_json(value: Any) -> None:
-    import msgspec
-
-    sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
-    sys.stdout.flush()
+        terminal.print_json(judged)
+        return
+    with terminal.result() as console:
+        print_verdict(console, judged)
 
 
 def with_bare_shapes(arguments: Sequence[str]) -> list[str]:
@@ -220,18 +220,33 @@ def with_bare_shapes(arguments: Sequence[str]) -> list[str]:
 
 def main() -> None:
     """Entry point of ``cgate``: every failure becomes one line on standard error and an exit code."""
+    _replace_closed_streams()
     try:
         code = app(with_bare_shapes(sys.argv[1:]), prog_name="cgate", standalone_mode=False)
     except CgateError as error:
         _fail(str(error), error.exit_code)
+    except KeyboardInterrupt:  # before typer watches for it
+        code = ExitCode.INTERRUPTED
     except Exception as error:
         complaint = getattr(error, "format_message", None)  # how typer tells of a wrong command line
         if complaint is None:
             raise
+        if not complaint():  # no command at all: the help was shown
+            sys.exit(ExitCode.USAGE)
         _fail(f"{complaint()} (cgate --help shows how)", ExitCode.USAGE)
     if code == ExitCode.INTERRUPTED:
         _fail("interrupted; what was recorded until then is kept", ExitCode.INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _replace_closed_streams() -> None:
+    """A caller may have closed standard output or error: what is written to it then goes nowhere."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, number)
+            os.set_inheritable(number, True)  # worker processes need it too
+            setattr(sys, name, os.fdopen(number, "w"))
 
 
 def _fail(text: str, code: int) -> NoReturn:

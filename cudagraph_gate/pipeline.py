@@ -5,6 +5,7 @@ Each stage reads what the ones before it left in the run folder, so that every o
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ import msgspec
 from cudagraph_gate import fingerprint
 from cudagraph_gate.device import DeviceChoice
 from cudagraph_gate.diagnosis import diagnose
-from cudagraph_gate.errors import EvidenceError, UsageError, WorkloadError
+from cudagraph_gate.errors import CgateError, EvidenceError, NoDeviceError, UsageError, WorkloadError
 from cudagraph_gate.evidence import RUNS, Run, create_run, missing, newest_run, open_run
 from cudagraph_gate.gates import Evidence, Policy, judge
 from cudagraph_gate.model import Fingerprint, Verdict
@@ -59,29 +60,58 @@ def profile(workload: Path, arguments: tuple[str, ...], options: Options) -> Run
     until then stays in the run folder.
     """
     module = is_module_workload(workload)
-    if module and arguments:
-        raise UsageError(
-            f"{workload.name} defines build: it takes no arguments", hint="arguments are for scripts"
-        )
+    _refuse_misplaced(workload, arguments, options, module=module)
     run = create_run(str(workload), "module" if module else "script", options.device, root=options.root)
-    job: Job
-    if module:
-        job = ProfileJob(
-            folder=str(run.folder),
-            workload=str(workload),
-            device=options.device,
-            shapes=options.shapes,
-            seed=options.seed,
-        )
-    else:
-        job = ScriptJob(folder=str(run.folder), script=str(workload), arguments=arguments)
+    job = _module_job(run, workload, options) if module else _script_job(run, workload, arguments)
     result = _work(job, run, "profile", workload, options)
+    if isinstance(result.error, UsageError | NoDeviceError):
+        shutil.rmtree(run.folder)  # nothing was recorded: the run before it stays the newest
+        raise _for_script(result.error) if isinstance(job, ScriptJob) else result.error
     if result.end.outcome != "finished":
         run.append(result.end)
     if run.timeline_path.exists():
         diagnose_run(run)
     _raise_failure(result, run, "profile")
     return run
+
+
+def _refuse_misplaced(workload: Path, arguments: tuple[str, ...], options: Options, *, module: bool) -> None:
+    """What was given for a script but only means something for a module, or the other way round."""
+    if module and arguments:
+        raise UsageError(
+            f"{workload.name} defines build: it takes no arguments", hint="arguments are for scripts"
+        )
+    if module:
+        return
+    hint = f"{workload.name} has no build(shape), so it is a script"
+    if options.device == "simulated":
+        raise UsageError("a script can't run on the simulated device", hint=hint)
+    if options.shapes is not None:
+        raise UsageError("a script has no shapes", hint=hint)
+
+
+def _module_job(run: Run, workload: Path, options: Options) -> Job:
+    return ProfileJob(
+        folder=_folder(run),
+        workload=str(workload),
+        device=options.device,
+        shapes=options.shapes,
+        seed=options.seed,
+    )
+
+
+def _script_job(run: Run, script: Path, arguments: tuple[str, ...]) -> Job:
+    return ScriptJob(folder=_folder(run), script=str(script), arguments=arguments)
+
+
+def _folder(run: Run) -> str:
+    """Absolute: a workload may change the working directory of its process."""
+    return str(run.folder.absolute())
+
+
+def _for_script(error: CgateError) -> CgateError:
+    hint = "install the NVIDIA driver; only a workload with build(shape) can run on the simulated device"
+    return type(error)(error.what, where=error.where, hint=hint)
 
 
 def diagnose_run(run: Run) -> None:
@@ -109,7 +139,7 @@ def pilot(run: Run, options: Options) -> None:
 
 def _try(run: Run, workload: Path, shape: str | None, options: Options) -> WorkerResult:
     job = TrialJob(
-        folder=str(run.folder),
+        folder=_folder(run),
         workload=str(workload),
         device=options.device,
         shapes=options.shapes,
@@ -131,23 +161,37 @@ def run_for_pilot(workload: Path | None, folder: Path | None, options: Options) 
     if workload is None:
         newest = newest_run(options.root)
         workload = Path(newest.info().workload)
-    is_module = is_module_workload(workload)
-    if not is_module:
-        raise WorkloadError(
-            "has no build(shape), so there is nothing to try",
-            where=workload.name,
-            hint="a script can be profiled: cgate profile " + workload.name,
-        )
+    _require_module(workload)
     try:
         run = newest_run(options.root, workload=str(workload))
     except EvidenceError:
         return create_run(str(workload), "module", options.device, root=options.root)
-    changed = _stale_fields(run)
-    if changed or run.info().device != options.device:
-        why = ", ".join(changed) or "--device"
-        options.warn(f"starting a new run: since {run.name}, {why} changed")
+    why = _why_not_add(run, options)
+    if why:
+        options.warn(f"starting a new run: {why}")
         return create_run(str(workload), "module", options.device, root=options.root)
     return run
+
+
+def _require_module(workload: Path) -> None:
+    """Raise WorkloadError for a file that can only be profiled as a script."""
+    if not is_module_workload(workload):
+        raise WorkloadError(
+            "has no build(shape), so there is no step to try",
+            where=workload.name,
+            hint="define build(shape) and inputs(shape, seed), or profile it as a script: "
+            f"cgate profile {workload}",
+        )
+
+
+def _why_not_add(run: Run, options: Options) -> str:
+    """Why a trial must not be added to ``run``; empty where it may."""
+    if run.fingerprint() is None:
+        return f"{run.name} has no fingerprint, so what changed since is unknown"
+    changed = list(_stale_fields(run))
+    if run.info().device != options.device:
+        changed.append("--device")
+    return f"since {run.name}, {', '.join(changed)} changed" if changed else ""
 
 
 # --- verdict --------------------------------------------------------------------------------------
@@ -192,12 +236,7 @@ def _here(recorded: Fingerprint, workload: Path) -> Fingerprint:
 
 def run_all(workload: Path, policy: Policy, options: Options) -> tuple[Run, Verdict]:
     """Profile, pilot, verdict. Raises where the workload fails or no device can be had."""
-    if not is_module_workload(workload):
-        raise WorkloadError(
-            "defines neither build(shape) nor inputs(shape, seed)",
-            where=workload.name,
-            hint=f"define both, or profile it as a script: cgate profile {workload.name}",
-        )
+    _require_module(workload)
     run = profile(workload, (), options)
     pilot(run, options)
     judged = verdict(run, policy)

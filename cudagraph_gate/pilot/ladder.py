@@ -257,7 +257,7 @@ class Trial:
             shape=self._log.shape,
             phase=self._log.phase,
             code=Reason.UNMEASURABLE,
-            message=f"{len(names)} arrays of state are too large to be compared unasked, {names[0]} the first",
+            message=f"{len(names)} arrays of state, {names[0]} first, are too large to be compared unasked",
             advice="name what requests change in state(), which is always compared",
             blocks=False,
         )

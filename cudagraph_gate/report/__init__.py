@@ -26,7 +26,8 @@ def print_evidence(console: Console, evidence: Evidence) -> None:
     if evidence.diagnosis is not None:
         print_diagnosis(console, evidence.diagnosis, evidence.profile)
     if evidence.records:
-        print_trial(console, evidence)
+        said = evidence.diagnosis is not None and evidence.diagnosis.simulated
+        print_trial(console, evidence, said_simulated=said)
 
 
 def write_page(path: Path, evidence: Evidence, verdict: Verdict) -> None:

@@ -81,7 +81,7 @@ def _print_device(console: Console, device: DeviceIdle) -> None:
         _line(console, f"idle is not measurable: {device.idle_ns.reason}", "yellow")
         return
     table = _table(title, ("cause", "ms", "% of window"), right=(1, 2))
-    parts = idle_shares(device)
+    parts = [part for part in idle_shares(device) if part[0] == "busy" or part[1] > 0]
     for name, ns, share in parts:
         _row(table, name, f"{ns / 1e6:.3f}", percent(share))
     table.add_section()
@@ -177,9 +177,9 @@ def _gain_interval(prediction: Prediction) -> str:
 # --- trial ----------------------------------------------------------------------------------------
 
 
-def print_trial(console: Console, evidence: Evidence) -> None:
-    """What the trial of each shape cost and gave."""
-    _simulated_line(console, evidence.simulated)
+def print_trial(console: Console, evidence: Evidence, *, said_simulated: bool = False) -> None:
+    """What the trial of each shape cost and gave; ``said_simulated``: the line above said so already."""
+    _simulated_line(console, evidence.simulated and not said_simulated)
     trial = view_trial(evidence)
     shapes = ([trial.target] if trial.target else []) + list(trial.others)
     if not shapes:

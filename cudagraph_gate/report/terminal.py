@@ -2,21 +2,55 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
+import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from cudagraph_gate.errors import UsageError
 from cudagraph_gate.pilot import jobs
 
 ProgressHandler = Callable[[jobs.Progress], None]
 
 
-def stdout() -> Console:
-    """Where results go."""
-    return Console(highlight=False)
+@contextmanager
+def result() -> Iterator[Console]:
+    """Where a result is printed. Raises UsageError where standard output can't take it.
+
+    A reader that leaves early, as ``| head`` does, has what it wanted: that is no failure.
+    """
+    try:
+        yield _ResultConsole(highlight=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+    except OSError as error:
+        _drop_output()
+        raise UsageError(f"can't write the result ({error.strerror})", where="standard output") from error
+
+
+class _ResultConsole(Console):
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        _drop_output()
+
+
+def _drop_output() -> None:
+    """What is still buffered goes nowhere; else the interpreter fails again when it flushes at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+
+
+def print_json(value: Any) -> None:
+    """The result for programs, indented. Raises UsageError where standard output can't take it."""
+    with result():
+        sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
 
 
 def say(text: str) -> None:
