@@ -15,7 +15,9 @@ SCRIPT_SECONDS: Final = 150
 
 def run_script(script: Path, *arguments: str) -> Any:
     """What ``script`` printed on its last line, as JSON; fails with its errors when it failed."""
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    tests = Path(__file__).resolve().parent
+    paths = [str(tests), str(tests.parent), os.environ.get("PYTHONPATH", "")]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
     done = subprocess.run(
         [sys.executable, str(script), *arguments],
         capture_output=True,

@@ -292,10 +292,12 @@ class CudaDevice(Device):
         """End the capture."""
         try:
             handle = call(driver().cuStreamEndCapture, self._handle(stream))
-        except DeviceError:
-            self._end_origins()
+        except DeviceError as error:
+            if error.code == "CUDA_ERROR_STREAM_CAPTURE_UNMATCHED":
+                self._end_origins()
             raise
-        self._capturing = [entry for entry in self._capturing if entry[1] is not stream]
+        finally:
+            self._capturing = [entry for entry in self._capturing if entry[1] is not stream]
         return CudaGraph(handle, self._compute_capability)
 
     def _end_origins(self) -> None:

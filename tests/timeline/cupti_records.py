@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -11,16 +12,6 @@ from cupti import cupti as bindings
 from cudagraph_gate.timeline.cupti_buffers import Bytes, Records, collect
 from cudagraph_gate.timeline.cupti_rows import Decoder
 
-NEWEST: Final = {
-    1: "activity_memcpy7",
-    2: "activity_memset5",
-    4: "activity_api",
-    5: "activity_api",
-    10: "activity_kernel13",
-    12: "activity_marker2",
-    17: "activity_overhead3",
-    38: "activity_synchronization2",
-}
 STEMS: Final = {
     1: "activity_memcpy",
     2: "activity_memset",
@@ -37,6 +28,15 @@ LAYOUTS: Final[Mapping[str, np.dtype[Any]]] = {
     if name.startswith("activity_") and name.endswith("_dtype")
 }
 PROCESS: Final = 77
+
+
+def versions(stem: str) -> tuple[str, ...]:
+    """The published versions of a record family, the smallest first: other ones with each cupti-python."""
+    names = [name.removesuffix("_dtype") for name in LAYOUTS if re.fullmatch(rf"{stem}\d*_dtype", name)]
+    return tuple(sorted(names, key=lambda name: LAYOUTS[f"{name}_dtype"].itemsize))
+
+
+NEWEST: Final = {kind: versions(stem)[-1] for kind, stem in STEMS.items()}
 
 
 def layout(name: str) -> np.dtype[Any]:

@@ -14,20 +14,23 @@ from cupti_records import (
     collected,
     layout,
     record,
+    versions,
 )
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cudagraph_gate.timeline.cupti_buffers import Records, choose_layout, collect, gather, record_offsets
 
-KERNELS = ("activity_kernel9", "activity_kernel10", "activity_kernel11", "activity_kernel12")
-KERNEL9_BYTES = 208
-KERNEL13_BYTES = 248
+KERNELS = versions("activity_kernel")
+NEWEST_KERNEL = KERNELS[-1]
+SMALLEST_KERNEL_BYTES = layout(KERNELS[0]).itemsize
+KERNEL_BYTES = layout(NEWEST_KERNEL).itemsize
+WORDS = KERNEL_BYTES // 8
 API_BYTES = 40
 UNKNOWN = 61
 
 
-def kernel(correlation: int, name: str = "activity_kernel13", extra_bytes: int = 0) -> bytes:
+def kernel(correlation: int, name: str = NEWEST_KERNEL, extra_bytes: int = 0) -> bytes:
     return record(10, name, extra_bytes=extra_bytes, correlation_id=correlation, start=10 * correlation)
 
 
@@ -46,8 +49,8 @@ def test_offsets_are_found_by_kind_in_words_of_8_bytes() -> None:
     memory, valid = buffer(call(1), kernel(2), call(3), kernel(4))
     sizes: dict[int, int] = {}
     found = record_offsets(memory, valid, sizes, SizeByKind(NEWEST_SIZES))
-    assert found == {5: [0, 36], 10: [5, 41]}
-    assert sizes == {5: API_BYTES, 10: KERNEL13_BYTES}
+    assert found == {5: [0, 5 + WORDS], 10: [5, 10 + WORDS]}
+    assert sizes == {5: API_BYTES, 10: KERNEL_BYTES}
 
 
 def test_cupti_is_asked_once_a_kind_and_not_again_for_the_next_buffer() -> None:
@@ -74,18 +77,20 @@ def test_an_empty_buffer_has_no_records() -> None:
 # --- layouts ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [*KERNELS, "activity_kernel13", "activity_memcpy5", "activity_memset4"])
+@pytest.mark.parametrize("name", [*KERNELS, *versions("activity_memcpy"), *versions("activity_memset")])
 def test_the_layout_of_the_records_own_size_is_chosen(name: str) -> None:
     wanted = layout(name)
     assert choose_layout(LAYOUTS, name.rstrip("0123456789"), wanted.itemsize) == wanted
 
 
 def test_a_record_between_two_versions_is_read_by_the_older_one() -> None:
-    assert choose_layout(LAYOUTS, "activity_kernel", 240) == layout("activity_kernel12")
+    older, newer = np.dtype([("kind", "i4"), ("x", "V204")]), np.dtype([("kind", "i4"), ("x", "V244")])
+    versions = {"activity_kernel9_dtype": older, "activity_kernel13_dtype": newer}
+    assert choose_layout(versions, "activity_kernel", 240) == older
 
 
 def test_a_record_of_a_newer_cupti_is_read_by_the_newest_layout() -> None:
-    assert choose_layout(LAYOUTS, "activity_kernel", 320) == layout("activity_kernel13")
+    assert choose_layout(LAYOUTS, "activity_kernel", KERNEL_BYTES + 72) == layout(NEWEST_KERNEL)
 
 
 def test_a_record_smaller_than_every_version_has_no_layout() -> None:
@@ -93,7 +98,7 @@ def test_a_record_smaller_than_every_version_has_no_layout() -> None:
 
 
 def test_without_a_size_the_smallest_version_is_chosen() -> None:
-    assert choose_layout(LAYOUTS, "activity_memcpy", None) == layout("activity_memcpy5")
+    assert choose_layout(LAYOUTS, "activity_memcpy", None) == layout(versions("activity_memcpy")[0])
 
 
 def test_families_whose_names_begin_alike_are_not_mixed() -> None:
@@ -170,7 +175,7 @@ def test_mixed_kinds_of_several_buffers_come_together_in_order() -> None:
     assert records[5]["correlation_id"].tolist() == [2, 4, 6]
 
 
-@pytest.mark.parametrize("name", [*KERNELS, "activity_kernel13"])
+@pytest.mark.parametrize("name", KERNELS)
 def test_kernels_of_every_published_version_are_read(name: str) -> None:
     memory = buffer(kernel(1, name), call(2), kernel(3, name), call(4))
     records = collected(memory, sizes={10: layout(name).itemsize, 5: API_BYTES})
@@ -181,7 +186,7 @@ def test_kernels_of_every_published_version_are_read(name: str) -> None:
 
 def test_longer_records_of_a_newer_cupti_are_read_by_their_front() -> None:
     memory = buffer(kernel(1, extra_bytes=16), kernel(2, extra_bytes=16), call(3), call(4))
-    records = collected(memory, sizes={10: KERNEL13_BYTES + 16, 5: API_BYTES})
+    records = collected(memory, sizes={10: KERNEL_BYTES + 16, 5: API_BYTES})
     assert records[10]["correlation_id"].tolist() == [1, 2]
     assert records[5]["correlation_id"].tolist() == [3, 4]
 
@@ -189,7 +194,7 @@ def test_longer_records_of_a_newer_cupti_are_read_by_their_front() -> None:
 def test_a_kind_first_seen_at_a_buffers_end_is_kept_and_joined_with_larger_records() -> None:
     records = collected(buffer(call(1), kernel(2)), buffer(kernel(3), call(4), kernel(5)))
     assert records[10]["correlation_id"].tolist() == [2, 3, 5]
-    assert records[10].dtype.itemsize == KERNEL9_BYTES
+    assert records[10].dtype.itemsize == SMALLEST_KERNEL_BYTES
 
 
 def test_records_of_kinds_that_nobody_asked_for_are_counted() -> None:
