@@ -15,7 +15,6 @@ import msgspec
 
 from cudagraph_gate import fingerprint
 from cudagraph_gate.device import DeviceChoice
-from cudagraph_gate.diagnosis import diagnose
 from cudagraph_gate.errors import CgateError, EvidenceError, NoDeviceError, UsageError, WorkloadError
 from cudagraph_gate.evidence import RUNS, Run, create_run, missing, newest_run, open_run
 from cudagraph_gate.gates import Evidence, Policy, judge
@@ -30,7 +29,6 @@ from cudagraph_gate.pilot.jobs import (
     TrialJob,
 )
 from cudagraph_gate.pilot.worker import PHASE_LIMIT_S, WorkerResult, run_worker
-from cudagraph_gate.timeline.table import load
 from cudagraph_gate.workload import is_module_workload
 
 BUG_FILE: Final = "internal-error.txt"
@@ -116,6 +114,9 @@ def _for_script(error: CgateError) -> CgateError:
 
 def diagnose_run(run: Run) -> None:
     """Analyse the run's timeline again and write the diagnosis."""
+    from cudagraph_gate.diagnosis import diagnose  # here: commands without a timeline start twice as fast
+    from cudagraph_gate.timeline.table import load
+
     timeline = load(run.timeline_path)
     run.write(diagnose(timeline, run.profile() or missing("request times")))
 
