@@ -198,7 +198,7 @@ def _check_version(version: int, where: str) -> None:
 def _bytes_of(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise EvidenceError(f"can't read it ({error.strerror})", where=str(path)) from error

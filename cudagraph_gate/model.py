@@ -247,6 +247,8 @@ class ProfileTimes(Value, frozen=True, kw_only=True):
 
     schema_version: int = SCHEMA_VERSION
     shape: str
+    shape_value: str
+    """What ``build`` was given for it, as text: one name means one value in a run."""
     cold_ns: int
     latency: Distribution
     cpu_ns: int

@@ -29,6 +29,7 @@ from cudagraph_gate.pilot.jobs import (
     TrialJob,
 )
 from cudagraph_gate.pilot.worker import PHASE_LIMIT_S, WorkerResult, run_worker
+from cudagraph_gate.records import WorkerEnd
 from cudagraph_gate.workload import is_module_workload
 
 BUG_FILE: Final = "internal-error.txt"
@@ -63,7 +64,7 @@ def profile(workload: Path, arguments: tuple[str, ...], options: Options) -> Run
     job = _module_job(run, workload, options) if module else _script_job(run, workload, arguments)
     result = _work(job, run, "profile", workload, options)
     if isinstance(result.error, UsageError | NoDeviceError):
-        shutil.rmtree(run.folder)  # nothing was recorded: the run before it stays the newest
+        _discard_if_empty(run)
         raise _for_script(result.error) if isinstance(job, ScriptJob) else result.error
     if result.end.outcome != "finished":
         run.append(result.end)
@@ -71,6 +72,15 @@ def profile(workload: Path, arguments: tuple[str, ...], options: Options) -> Run
         diagnose_run(run)
     _raise_failure(result, run, "profile")
     return run
+
+
+def _discard_if_empty(run: Run) -> None:
+    """Remove a run that recorded nothing, so that the one before it stays the newest."""
+    recorded = run.timeline_path.exists() or any(
+        not isinstance(record, WorkerEnd) for record in run.records()
+    )
+    if not recorded:
+        shutil.rmtree(run.folder)
 
 
 def _refuse_misplaced(workload: Path, arguments: tuple[str, ...], options: Options, *, module: bool) -> None:
@@ -132,6 +142,9 @@ def pilot(run: Run, options: Options) -> None:
     """
     workload = Path(run.info().workload)
     first = _try(run, workload, None, options)
+    if isinstance(first.error, UsageError | NoDeviceError):
+        _discard_if_empty(run)
+        raise first.error
     others = [_try(run, workload, shape, options) for shape in first.answer.get("shapes", [])[1:]]
     for result in (first, *others):
         if result.error is not None:

@@ -39,6 +39,8 @@ class TrialStarted(Value, frozen=True, kw_only=True, tag="trial_started", tag_fi
     schema_version: int = SCHEMA_VERSION
     workload: str
     shapes: tuple[str, ...]
+    shape_values: dict[str, str]
+    """What ``build`` is given for each, as text."""
     simulated: bool
     device: str
     seed: int

@@ -67,6 +67,7 @@ FINGERPRINT = Fingerprint(
 )
 PROFILE = ProfileTimes(
     shape="b1",
+    shape_value="(1, 128)",
     cold_ns=5,
     latency=DISTRIBUTION,
     cpu_ns=2,
@@ -112,7 +113,14 @@ artefacts = pytest.mark.parametrize(
 )
 
 RECORDS: tuple[Record, ...] = (
-    TrialStarted(workload="mlp.py", shapes=("b1",), simulated=True, device="simulated device", seed=7),
+    TrialStarted(
+        workload="mlp.py",
+        shapes=("b1",),
+        shape_values={"b1": "64"},
+        simulated=True,
+        device="simulated device",
+        seed=7,
+    ),
     PhaseStarted(shape="b1", phase=Phase.BUILD),
     Cost(shape="b1", phase=Phase.CAPTURE, elapsed=1_500),
     Cost(shape="b1", phase=Phase.UPLOAD, elapsed=NONE),

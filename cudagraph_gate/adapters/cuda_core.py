@@ -1,7 +1,7 @@
 """Adapter for arrays of the device port, and for everything that shows its memory in a standard way.
 
-``__cuda_array_interface__`` (CuPy, Numba, …), DLPack and cuda.core buffers are read through cuda.core's
-``StridedMemoryView``; only C-contiguous arrays are taken. Work must be enqueued on
+``__cuda_array_interface__`` (CuPy, Numba, …) is read as it is, DLPack and cuda.core buffers through
+cuda.core's ``StridedMemoryView``; only C-contiguous arrays are taken. Work must be enqueued on
 ``cudagraph_gate.device.current_device().current_stream()``, which speaks the ``__cuda_stream__`` protocol.
 """
 
@@ -147,12 +147,15 @@ class ArrayAdapter:
         return self._viewed(value)
 
     def _viewed(self, value: Any) -> DeviceArray:
+        interface = getattr(value, "__cuda_array_interface__", None)
+        if interface is not None:
+            return self._described(value, interface)
+        if not hasattr(value, "__dlpack__"):
+            raise TypeError(f"{type(value).__name__} shows no device memory")
         from cuda.core.utils import StridedMemoryView
 
-        if not (hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__")):
-            raise TypeError(f"{type(value).__name__} shows no device memory")
         try:
-            view = StridedMemoryView.from_any_interface(value, stream_ptr=-1)
+            view = StridedMemoryView.from_dlpack(value, stream_ptr=-1)
             dtype = np.dtype(view.dtype)
         except (BufferError, RuntimeError) as error:
             raise TypeError(str(error)) from error
@@ -161,6 +164,14 @@ class ArrayAdapter:
         if view.strides is not None and not _contiguous(view.shape, view.strides):
             raise ValueError("the array is not C-contiguous")
         return self._device.view(int(view.ptr), tuple(view.shape), dtype, value)
+
+    def _described(self, value: Any, interface: Mapping[str, Any]) -> DeviceArray:
+        """Read here and not by cuda.core, which refuses version 2, the one that PyTorch speaks."""
+        shape, dtype = tuple(interface["shape"]), np.dtype(interface["typestr"])
+        strides = interface.get("strides")
+        if strides is not None and not _contiguous(shape, [stride // dtype.itemsize for stride in strides]):
+            raise ValueError("the array is not C-contiguous")
+        return self._device.view(int(interface["data"][0]), shape, dtype, value)
 
 
 def _contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:

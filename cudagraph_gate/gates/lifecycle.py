@@ -7,11 +7,11 @@ from typing import Final
 
 from cudagraph_gate.evidence import PILOT_LOG
 from cudagraph_gate.gates.check import Check, Gate, ending, fails, finding_checks, holds, undecided
-from cudagraph_gate.gates.latency import saved_per_request
+from cudagraph_gate.gates.latency import compare_paths, saved_per_request
 from cudagraph_gate.gates.policy import Policy
 from cudagraph_gate.gates.segment import not_tried
 from cudagraph_gate.gates.trial_view import ShapeTrial, TrialView
-from cudagraph_gate.gates.wording import duration
+from cudagraph_gate.gates.wording import duration, percent
 from cudagraph_gate.model import GateResult, NotMeasured, Reason
 from cudagraph_gate.records import Phase
 
@@ -88,6 +88,19 @@ def _cost(trial: ShapeTrial, phase: Phase) -> int | NotMeasured:
     return NotMeasured(reason=f"no record of it, {reason}")
 
 
+def _unsure_saving(trial: ShapeTrial) -> Check | None:
+    """A break-even on a saving that may be noise says nothing."""
+    paths = compare_paths(trial)
+    if isinstance(paths, NotMeasured):
+        return undecided(Reason.UNMEASURABLE, f"no break-even: {paths.reason}")
+    if paths.p50.ratio.high < 1:
+        return None
+    interval = f"{percent(1 - paths.p50.ratio.high)} to {percent(1 - paths.p50.ratio.low)}"
+    return undecided(
+        Reason.UNMEASURABLE, f"no break-even: whether a request saves anything is unsure ({interval})"
+    )
+
+
 def _break_even_check(trial: ShapeTrial, policy: Policy) -> Check:
     saved = saved_per_request(trial)
     calls = break_even_calls(trial)
@@ -97,6 +110,8 @@ def _break_even_check(trial: ShapeTrial, policy: Policy) -> Check:
         return fails(Reason.NO_GAIN, f"never breaks even: the median request takes {duration(-saved)} longer")
     if isinstance(calls, NotMeasured):
         return undecided(Reason.UNMEASURABLE, f"no break-even: {calls.reason}")
+    if (unsure := _unsure_saving(trial)) is not None:
+        return unsure
     paid = f"breaks even after {calls} requests, each saves {duration(saved)}"
     if calls > policy.max_break_even_calls:
         return fails(Reason.NO_GAIN, f"{paid}; the limit is {policy.max_break_even_calls}")

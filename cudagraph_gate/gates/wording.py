@@ -23,7 +23,7 @@ def size(nbytes: float) -> str:
 
 def percent(share: float) -> str:
     """A share as a percentage: ``12.5 %``."""
-    return f"{100 * share:.1f} %"
+    return f"{round(100 * share, 1) + 0.0:.1f} %"  # + 0.0: no minus before a zero
 
 
 def one_line(text: str) -> str:

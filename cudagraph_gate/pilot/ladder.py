@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import structs
 
-from cudagraph_gate.errors import CgateError, DeviceError, NoDeviceError, WorkloadError
+from cudagraph_gate.errors import CgateError, DeviceError, NoDeviceError, UsageError, WorkloadError
 from cudagraph_gate.evidence import Run
 from cudagraph_gate.graphs import GraphedStep, contents
 from cudagraph_gate.model import Counts, NotMeasured, Reason
@@ -19,6 +19,7 @@ from cudagraph_gate.pilot import correctness, measure
 from cudagraph_gate.pilot.blame import blame
 from cudagraph_gate.pilot.comparing import compare_repeats, compare_values
 from cudagraph_gate.pilot.jobs import TrialJob
+from cudagraph_gate.pilot.recording import write_fingerprint
 from cudagraph_gate.pilot.session import Inputs, Loaded, Session, build, load
 from cudagraph_gate.pilot.trial_log import AnswerSink, TrialLog
 from cudagraph_gate.records import (
@@ -47,15 +48,34 @@ def try_shape(job: TrialJob, report: AnswerSink) -> None:
     loaded = load(job.workload, job.device, job.shapes)
     name = job.shape or next(iter(loaded.shapes))
     if job.shape is None:
+        _refuse_other_values(run, loaded)
         run.append(_started(loaded, job))
         report.answer(shapes=list(loaded.shapes))
-    Trial(loaded, TrialLog(run, name, report), job.seed).run()
+    Trial(loaded, run, TrialLog(run, name, report), job.seed).run()
+
+
+def _refuse_other_values(run: Run, loaded: Loaded) -> None:
+    """Evidence names a shape by its name alone: in one run a name must not mean two shapes."""
+    known: dict[str, str] = {}
+    for record in run.records():
+        if isinstance(record, TrialStarted):
+            known |= record.shape_values
+    profile = run.profile()
+    if profile is not None:
+        known[profile.shape] = profile.shape_value
+    for name, shape in loaded.shapes.items():
+        if known.get(name, repr(shape)) != repr(shape):
+            raise UsageError(
+                f"shape {name} is {known[name]} in run {run.name}, not {shape!r}",
+                hint="give the new shape another name, or start a new run with cgate run",
+            )
 
 
 def _started(loaded: Loaded, job: TrialJob) -> TrialStarted:
     return TrialStarted(
         workload=job.workload,
         shapes=tuple(loaded.shapes),
+        shape_values={name: repr(shape) for name, shape in loaded.shapes.items()},
         simulated=loaded.device.simulated,
         device=loaded.device.name,
         seed=job.seed,
@@ -66,8 +86,9 @@ def _started(loaded: Loaded, job: TrialJob) -> TrialStarted:
 class Trial:
     """One shape's way through the phases."""
 
-    def __init__(self, loaded: Loaded, log: TrialLog, seed: int) -> None:
+    def __init__(self, loaded: Loaded, run: Run, log: TrialLog, seed: int) -> None:
         self._loaded = loaded
+        self._run = run
         self._log = log
         self._seed = seed
 
@@ -102,7 +123,10 @@ class Trial:
 
     def _cold_request(self, session: Session, first: Inputs) -> Session:
         outputs = self._log.measured(session, Phase.COLD_REQUEST, lambda: session.call(first))
-        return session.with_outputs(first, outputs)
+        session = session.with_outputs(first, outputs)
+        if self._run.fingerprint() is None:  # no profile stage was here before
+            write_fingerprint(self._run, session, first, tuple(self._loaded.shapes))
+        return session
 
     def _try_graph(self, session: Session, input_sets: list[Inputs]) -> bool:
         updatable, log = session.updatable(), self._log
@@ -267,8 +291,8 @@ class Trial:
             shape=self._log.shape,
             phase=Phase.TRAJECTORY,
             code=Reason.FROZEN_HOST_STATE,
-            message=f"from the same state and inputs the normal path gives another {name} at each call, "
-            "a replay always the same",
+            message=f"from the same state and inputs {name} differs at each call of the normal path, "
+            "and never between replays",
             advice="keep what changes from call to call (counters, schedules, seeds) in device memory",
         )
 

@@ -79,6 +79,7 @@ def _record(
     run.write(
         ProfileTimes(
             shape=session.shape_name,
+            shape_value=repr(session.shape),
             cold_ns=cold_ns,
             latency=distribution(unrecorded.latencies_ns),
             cpu_ns=unrecorded.cpu_ns // count,

@@ -8,6 +8,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from cudagraph_gate.errors import CgateError, ExitCode
@@ -83,6 +84,10 @@ def main(arguments: list[str]) -> int:
         what = f"internal error ({type(error).__name__}: {error})"
         send(Failure(exit_code=ExitCode.BUG, what=what, traceback=traceback.format_exc()))
         return int(ExitCode.BUG)
+    except BaseException as error:  # noqa: BLE001  (no signal reaches a worker: only user code raises these)
+        what = f"the workload raised {type(error).__name__}"
+        send(Failure(exit_code=ExitCode.WORKLOAD, what=what, hint="raise an Exception instead"))
+        return int(ExitCode.WORKLOAD)
     send(Done())
     return 0
 
@@ -95,7 +100,8 @@ def _leave_with_parent(liveness: int) -> None:
 
 if __name__ == "__main__":
     code = main(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(ValueError, OSError):  # the workload may have closed it
+            stream.flush()
     # Not sys.exit: finalizers of a lost CUDA context may crash after the work is done and reported.
     os._exit(code)

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cudagraph_gate.gates.check import ending
 from cudagraph_gate.gates.environment import stale_text
 from cudagraph_gate.gates.latency import PathComparison, QuantilePair, compare_paths
 from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, view_trial
@@ -203,7 +204,8 @@ def _print_shape(console: Console, shape: ShapeTrial) -> None:
         kinds = ", ".join(f"{count} {kind}" for kind, count in shape.nodes.kinds.items())
         _line(console, f"graph: {shape.nodes.nodes} nodes ({kinds})")
     _print_comparisons(console, shape.comparisons)
-    _print_latency(console, compare_paths(shape))
+    if shape.completed:
+        _print_latency(console, compare_paths(shape))
     for finding in shape.findings:
         place = " ".join(part for part in (finding.call, finding.where) if part)
         text = f"finding {finding.code} in {finding.phase}: {finding.message}" + (
@@ -213,7 +215,7 @@ def _print_shape(console: Console, shape: ShapeTrial) -> None:
         if finding.advice:
             _line(console, f"  {finding.advice}")
     if not shape.completed:
-        _line(console, f"not completed, last phase: {shape.last_phase or 'none'}", "yellow")
+        _line(console, f"not completed: {ending(shape)}", "yellow")
 
 
 def _print_comparisons(console: Console, comparisons: Sequence[Comparison]) -> None:

@@ -50,7 +50,10 @@ def user_error(error: BaseException, folder: Path, what: str) -> WorkloadError:
 
 def error_text(error: BaseException) -> str:
     """``Type: first line`` of an exception."""
-    message = str(error.msg) if isinstance(error, SyntaxError) else str(error)
+    try:
+        message = str(error.msg) if isinstance(error, SyntaxError) else str(error)
+    except Exception:  # noqa: BLE001  (an exception of the user's whose text can't be made)
+        message = ""
     lines = message.strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 

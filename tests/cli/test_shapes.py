@@ -113,3 +113,26 @@ def test_a_named_run_is_added_to(profiled: Recorded):
     assert cgate(profiled.folder, "pilot", "--run", str(older.relative_to(profiled.folder))).code == 0
     assert (older / "pilot.jsonl").exists()
     assert not (copy / "pilot.jsonl").exists()
+
+
+def test_one_name_means_one_shape_in_a_run(profiled: Recorded):
+    first = cgate(profiled.folder, "pilot", "--shapes", "n=16")
+    assert first.code == 0
+    second = cgate(profiled.folder, "pilot", "--shapes", "n=32")
+    assert second.code == 2
+    assert second.complaint.startswith(f"cgate: shape n is 16 in run {profiled.run.name}, not 32; ")
+    assert len(runs(profiled.folder)) == 1
+
+
+def test_a_trial_without_a_profile_has_a_fingerprint(tmp_path: Path):
+    write(tmp_path, *LONG_KERNELS)
+    for _ in range(2):
+        assert cgate(tmp_path, "pilot", "model.py").code == 0
+    (run,) = runs(tmp_path)
+    assert json.loads((run / "fingerprint.json").read_text())["identity"]["shapes"] == ["b1"]
+
+
+def test_a_shape_that_is_not_declared_leaves_no_run_behind(tmp_path: Path):
+    write(tmp_path)
+    assert cgate(tmp_path, "pilot", "model.py", "--shapes", "n=").code == 2
+    assert runs(tmp_path) == []

@@ -84,6 +84,7 @@ def constant(value: int, count: int = 10) -> Distribution:
 def times(latency_ns: int, copy_in_ns: int = 0, recorded_ns: int | None = None) -> ProfileTimes:
     return ProfileTimes(
         shape="b1",
+        shape_value="64",
         cold_ns=10 * latency_ns,
         latency=constant(latency_ns),
         cpu_ns=latency_ns,

@@ -149,7 +149,8 @@ def shape_records(
 def started(*shapes: str, **change: Any) -> TrialStarted:
     """First line of a log."""
     given = {"workload": "model.py", "simulated": False, "device": "GPU", "seed": 1}
-    return TrialStarted(shapes=shapes or ("b1",), **(given | change))
+    names = shapes or ("b1",)
+    return TrialStarted(shapes=names, shape_values=dict.fromkeys(names, "(1, 128)"), **(given | change))
 
 
 FINISHED = WorkerEnd(stage="pilot", outcome="finished", exit_code=0)
@@ -272,6 +273,7 @@ def profile(**change: Any) -> ProfileTimes:
     """Times without the recorder."""
     given = {
         "shape": "b1",
+        "shape_value": "(1, 128)",
         "cold_ns": 90 * MS,
         "latency": distribution(1 * MS),
         "cpu_ns": 100_000,

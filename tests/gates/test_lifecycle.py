@@ -76,3 +76,12 @@ def test_a_blocking_finding_of_the_lifecycle_fails(gate: Gate, phase: Phase):
     finding = Finding(shape="b1", phase=phase, code=Reason.MEMORY, message="no memory left")
     result = gate(4, records=log(more=[finding]))
     assert (result.status, result.code) == (GateStatus.FAIL, Reason.MEMORY)
+
+
+def test_a_saving_that_may_be_noise_is_no_break_even(gate: Gate):
+    swinging = [900_000, 1_080_000] * 5
+    blocks = [block for ns in swinging for block in timed("graph", ns, blocks=1)]
+    result = gate(4, records=log(blocks=[*timed("normal", MS), *blocks]))
+    assert result.measured["saved_ns"] > 0
+    assert (result.status, result.code) == (GateStatus.UNKNOWN, Reason.UNMEASURABLE)
+    assert "whether a request saves anything is unsure" in result.reason

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudagraph_gate.gates.wording import kernel_name
+from cudagraph_gate.gates.wording import kernel_name, percent
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,10 @@ from cudagraph_gate.gates.wording import kernel_name
 )
 def test_a_kernels_name_is_its_qualified_name(symbol: str, name: str) -> None:
     assert kernel_name(symbol) == name
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.1234, "12.3 %"), (-0.0004, "0.0 %"), (-0.0006, "-0.1 %"), (1, "100.0 %")]
+)
+def test_a_share_is_a_percentage_without_a_minus_before_zero(share: float, text: str) -> None:
+    assert percent(share) == text

@@ -146,6 +146,39 @@ def test_sys_exit_in_build_is_the_workloads_failure(tmp_path: Path) -> None:
     assert result.bug == ""
 
 
+@pytest.mark.parametrize("raised", ["KeyboardInterrupt", "GeneratorExit"])
+def test_what_is_no_exception_is_the_workloads_failure_too(tmp_path: Path, raised: str) -> None:
+    result = work(write_workload(tmp_path, f"def build(shape):\n    raise {raised}\n"))
+    assert isinstance(result.error, WorkloadError)
+    assert result.error.what == f"the workload raised {raised}"
+    assert result.bug == ""
+
+
+def test_a_workload_that_closes_standard_output_finishes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = write_workload(tmp_path, "def teardown():\n    sys.stdout.close()\n")
+    assert work(path).end.outcome == "finished"
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_an_exception_without_a_text_is_named_by_its_type(tmp_path: Path) -> None:
+    path = write_workload(
+        tmp_path,
+        """
+        class Mute(Exception):
+            def __str__(self):
+                raise RuntimeError
+
+        def build(shape):
+            raise Mute
+        """,
+    )
+    result = work(path)
+    assert result.error is not None
+    assert result.error.what == "build(default) raised Mute"
+
+
 def test_a_bug_of_ours_arrives_with_its_traceback(tmp_path: Path) -> None:
     result = work(write_workload(tmp_path), shape="unheard-of")
     assert result.end.exit_code == ExitCode.BUG
