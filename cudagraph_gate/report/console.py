@@ -187,8 +187,24 @@ def print_trial(console: Console, evidence: Evidence, *, said_simulated: bool = 
         _line(console, "no shape was tried", "yellow")
     for shape in shapes:
         _print_shape(console, shape)
+    if trial.target is not None:
+        _print_prediction_error(console, evidence, trial.target)
     for note in trial.noticed:
         _line(console, f"noticed: {note}")
+
+
+def _print_prediction_error(console: Console, evidence: Evidence, target: ShapeTrial) -> None:
+    """How far the prediction from the normal path alone was from what the trial then measured."""
+    prediction = evidence.diagnosis.prediction if evidence.diagnosis else None
+    paths = compare_paths(target)
+    if not isinstance(prediction, Prediction) or isinstance(paths, NotMeasured) or paths.p50.graph_ns <= 0:
+        return
+    predicted, measured = prediction.request_ns, paths.p50.graph_ns
+    _line(
+        console,
+        f"graph request of shape {target.shape}: predicted {duration(predicted)}, measured "
+        f"{duration(measured)} (prediction off by {percent(predicted / measured - 1)})",
+    )
 
 
 def _print_shape(console: Console, shape: ShapeTrial) -> None:

@@ -240,3 +240,8 @@ def test_long_names_stay_within_80_columns_and_without_colour(printed: Printed):
 def test_square_brackets_in_names_are_no_markup(printed: Printed):
     text = printed(print_verdict, judge(passing(workload="[red]w[/red].py"), Policy()))
     assert "[red]w[/red].py" in text
+
+
+def test_the_prediction_is_compared_with_what_was_measured(printed: Printed):
+    text = " ".join(printed(print_trial, passing()).split())
+    assert "graph request of shape b1: predicted 600 µs, measured 600 µs (prediction off by 0.0 %)" in text
