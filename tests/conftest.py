@@ -1,4 +1,4 @@
-"""The ``gpu`` marker: such a test is skipped with the reason where no GPU can be opened.
+"""The device that tests run on, and the ``gpu`` marker: skipped, with the reason, where there is no GPU.
 
 With ``CGATE_REQUIRE_GPU=1`` that reason is a failure, so that a GPU run can't pass by skipping.
 """
@@ -6,10 +6,13 @@ With ``CGATE_REQUIRE_GPU=1`` that reason is a failure, so that a GPU run can't p
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from functools import lru_cache
 
 import pytest
 
+from cudagraph_gate.device import Device
+from cudagraph_gate.device.simulated import SimulatedDevice
 from cudagraph_gate.errors import NoDeviceError
 
 
@@ -34,3 +37,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if os.environ.get("CGATE_REQUIRE_GPU") == "1":
         pytest.fail(f"CGATE_REQUIRE_GPU=1, but {reason}", pytrace=False)
     pytest.skip(reason)
+
+
+@pytest.fixture(params=["simulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> Iterator[Device]:
+    """The simulated device, and a GPU where there is one."""
+    if request.param == "cuda":
+        from cudagraph_gate.device.cuda import CudaDevice
+
+        opened: Device = CudaDevice()
+    else:
+        opened = SimulatedDevice()
+    yield opened
+    opened.close()

@@ -92,3 +92,17 @@ def runs(folder: Path) -> list[Path]:
 def installed() -> str | None:
     """The ``cgate`` script of this Python, if it is installed."""
     return shutil.which("cgate", path=str(Path(sys.executable).parent))
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A folder with a workload and one finished run of it."""
+
+    folder: Path
+    ended: Ended
+    """How the command ended that made it."""
+
+    @property
+    def run(self) -> Path:
+        """The run folder."""
+        return runs(self.folder)[0]

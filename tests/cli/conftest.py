@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from command import LONG_KERNELS, Ended, cgate, runs, write
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """A folder with a workload and one finished run of it."""
-
-    folder: Path
-    ended: Ended
-    """How the command ended that made it."""
-
-    @property
-    def run(self) -> Path:
-        """The run folder."""
-        return runs(self.folder)[0]
+from command import LONG_KERNELS, Recorded, cgate, write
 
 
 @pytest.fixture(scope="session")

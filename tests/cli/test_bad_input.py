@@ -7,8 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command import MODULE, Ended, cgate, runs, without_gpu, write
-from conftest import Recorded
+from command import MODULE, Ended, Recorded, cgate, runs, without_gpu, write
 
 
 def is_one_line(ended: Ended, code: int) -> bool:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from command import cgate, installed, runs, without_gpu, write
-from conftest import Recorded
+from command import Recorded, cgate, installed, runs, without_gpu, write
 
 from cudagraph_gate.errors import CgateError, ExitCode
 from cudagraph_gate.evidence import Run, create_run

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from command import LONG_KERNELS, cgate, runs, without_gpu, write
-from conftest import Recorded
+from command import LONG_KERNELS, Recorded, cgate, runs, without_gpu, write
 
 from cudagraph_gate.model import Diagnosis, Fingerprint, ProfileTimes, Verdict
 from cudagraph_gate.records import Record
@@ -107,7 +106,7 @@ def names_in(value: object) -> set[str]:
     if not isinstance(value, dict):
         return set()
     free = ("identity", "conditions", "missing", "kinds", "kernels", "by_name", "causes", "input_bytes")
-    free += ("measured", "threshold", "policy", "input_digests")
+    free += ("measured", "threshold", "policy", "input_digests", "shape_values")
     return set(value).union(*(names_in(part) for name, part in value.items() if name not in free))
 
 

@@ -7,8 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command import LONG_KERNELS, Ended, cgate, runs, write
-from conftest import Recorded
+from command import LONG_KERNELS, Ended, Recorded, cgate, runs, write
 
 from cudagraph_gate import pipeline
 from cudagraph_gate.cli import with_bare_shapes

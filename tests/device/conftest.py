@@ -1,4 +1,4 @@
-"""Fixtures of the device tests: each runs on the simulated device and, where there is one, on a GPU."""
+"""Streams, and an exact simulated device, for the device tests."""
 
 from __future__ import annotations
 
@@ -10,18 +10,6 @@ import pytest
 from cudagraph_gate.device.port import Device, Stream
 from cudagraph_gate.device.simulated import SimulatedDevice, SimulatedSpec
 from cudagraph_gate.errors import CaptureError
-
-
-@pytest.fixture(params=["simulated", pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request: pytest.FixtureRequest) -> Iterator[Device]:
-    if request.param == "cuda":
-        from cudagraph_gate.device.cuda import CudaDevice
-
-        opened: Device = CudaDevice()
-    else:
-        opened = SimulatedDevice()
-    yield opened
-    opened.close()
 
 
 @pytest.fixture
