@@ -7,7 +7,6 @@ their own adapter, and only when one of their arrays turned up.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from cudagraph_gate.device import Device
@@ -71,6 +70,9 @@ class Adapter(Protocol):
     def to_host(self, value: Any) -> HostArray:
         """The values on the host (a dtype that NumPy lacks arrives as float32). Waits for the device."""
 
+    def address(self, value: Any) -> int:
+        """Device address of the array's first element."""
+
     def nbytes(self, value: Any) -> int:
         """Size of the array's elements, in bytes."""
 
@@ -86,8 +88,11 @@ class Adapter(Protocol):
     def recover(self) -> None:
         """Mend what a failed capture left behind in the framework."""
 
-    def preserved_randomness(self) -> AbstractContextManager[None]:
-        """Restores the state of the framework's random generators when the block ends."""
+    def random_state(self) -> Any:
+        """The state of the framework's random generators; None if it has none."""
+
+    def set_random_state(self, state: Any) -> None:
+        """Take a state back that :meth:`random_state` returned."""
 
     def find_state(self, step: Callable[..., Any]) -> Mapping[str, Any]:
         """Mutable arrays that the framework itself knows of, such as a module's parameters and buffers."""

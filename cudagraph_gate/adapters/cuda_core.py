@@ -7,8 +7,7 @@ cuda.core's ``StridedMemoryView``; only C-contiguous arrays are taken. Work must
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -98,6 +97,10 @@ class ArrayAdapter:
         """The values on the host."""
         return self._array(value).to_host()
 
+    def address(self, value: Any) -> int:
+        """Device address."""
+        return self._array(value).pointer
+
     def nbytes(self, value: Any) -> int:
         """Size in bytes."""
         return self._array(value).nbytes
@@ -124,10 +127,11 @@ class ArrayAdapter:
     def recover(self) -> None:
         """Nothing is left behind: the stream of a failed capture is not used again."""
 
-    @contextmanager
-    def preserved_randomness(self) -> Iterator[None]:
-        """The port has no random generators of its own."""
-        yield
+    def random_state(self) -> Any:
+        """None: the port has no random generators of its own."""
+
+    def set_random_state(self, state: Any) -> None:
+        """Nothing to take back."""
 
     def find_state(self, step: Callable[..., Any]) -> Mapping[str, Any]:
         """Nothing is known beyond what the workload's ``state()`` names."""

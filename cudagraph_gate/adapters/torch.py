@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -141,6 +140,10 @@ class TorchAdapter:
         except TypeError:
             return np.asarray(tensor.float().cpu().numpy())
 
+    def address(self, value: Any) -> int:
+        """``data_ptr``."""
+        return int(value.data_ptr())
+
     def nbytes(self, value: Any) -> int:
         """Size of the elements in bytes."""
         return int(value.numel()) * int(value.element_size())
@@ -180,16 +183,15 @@ class TorchAdapter:
             owner.capture_end()
         owner.reset()
 
-    @contextmanager
-    def preserved_randomness(self) -> Iterator[None]:
-        """Restore torch's host and CUDA generators afterwards."""
-        torch = self._torch
-        host, device = torch.get_rng_state(), torch.cuda.get_rng_state()
-        try:
-            yield
-        finally:
-            torch.set_rng_state(host)
-            torch.cuda.set_rng_state(device)
+    def random_state(self) -> Any:
+        """State of torch's host and CUDA generators."""
+        return self._torch.get_rng_state(), self._torch.cuda.get_rng_state()
+
+    def set_random_state(self, state: Any) -> None:
+        """Set both generators."""
+        host, device = state
+        self._torch.set_rng_state(host)
+        self._torch.cuda.set_rng_state(device)
 
     def find_state(self, step: Callable[..., Any]) -> Mapping[str, Any]:
         """Parameters and buffers of the modules that the step is, is bound to, or closes over."""

@@ -60,7 +60,7 @@ def reason_code(error: Exception | SystemExit, phase: Phase) -> Reason:
         return Reason.CRASH
     if isinstance(error, DeviceError) and error.code in _BY_CODE:
         return _BY_CODE[error.code]
-    text = str(error).lower()
+    text = _first_line(error).lower()  # further lines are advice, which names other errors
     known = next((reason for words, reason in _BY_TEXT.items() if words in text), None)
     if known is not None:
         return known

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -34,16 +34,32 @@ from cudagraph_gate.workload import flatten
 TRAJECTORY_REQUESTS: Final = 5
 """Public faults are right on the first one or two replays and wrong later."""
 
+CHURN_BLOCKS: Final = 4
+"""Blocks of each size: more than a replay's surroundings leave free of one size."""
+CHURN_BYTES: Final = 512 * 1024**2
+"""Most memory that is churned at once; the small sizes, which are reused most, come first."""
+
 Step = Callable[[Inputs], Any]
 
 
 @dataclass(frozen=True)
-class Expectation:
-    """The normal path's trajectory, how far it differs from itself, and the state that it starts from."""
+class Start:
+    """What every trajectory begins with, and what it runs."""
 
-    inputs: Sequence[Inputs]
-    start: Mapping[str, Any]
-    changing: frozenset[str]
+    requests: Sequence[Inputs]
+    state: Mapping[str, Any]
+    """Copies of the state's arrays."""
+    random: Any
+    """State of the framework's random generators."""
+    changing: frozenset[str] = frozenset()
+    """State entries that the normal path changes; they are read after each request."""
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """The normal path's trajectory, and how far it differs from itself."""
+
+    start: Start
     normal: Trajectory
     repeated: Trajectory
     tolerances: Mapping[str, float]
@@ -51,60 +67,52 @@ class Expectation:
 
 def expect(session: Session, input_sets: Sequence[Inputs]) -> Expectation:
     """Run the normal path three times from the same state: to see what it changes, and how it repeats."""
-    inputs = [input_sets[index % len(input_sets)] for index in range(TRAJECTORY_REQUESTS)]
-    adapter = session.adapter
-    start = {name: adapter.static_like(value) for name, value in session.state().items()}
-    before = digests(adapter, session.state())
-
-    def normal(values: Inputs) -> Any:
-        return session.call(values)
-
-    first = follow(session, normal, inputs, start, frozenset())
+    adapter, state = session.adapter, session.state()
+    start = Start(
+        requests=[input_sets[index % len(input_sets)] for index in range(TRAJECTORY_REQUESTS)],
+        state={name: adapter.static_like(value) for name, value in state.items()},
+        random=adapter.random_state(),
+    )
+    before = digests(adapter, state)
+    first = follow(session, session.call, start)
     changing = frozenset(name for name, digest in first.final_state.items() if digest != before.get(name))
-    second = follow(session, normal, inputs, start, changing)
-    third = follow(session, normal, inputs, start, changing)
-    return Expectation(inputs, start, changing, second, third, repeat_tolerances(second, third))
+    start = replace(start, changing=changing)
+    second, third = (follow(session, session.call, start) for _ in range(2))
+    return Expectation(start, second, third, repeat_tolerances(second, third))
 
 
 def follow(
-    session: Session,
-    step: Step,
-    inputs: Sequence[Inputs],
-    start: Mapping[str, Any],
-    changing: frozenset[str],
-    *,
-    before_each: Callable[[], None] = lambda: None,
+    session: Session, step: Step, start: Start, *, before_each: Callable[[int], None] = lambda request: None
 ) -> Trajectory:
     """Restore the start, run the requests with ``between`` after each, and read what each left behind."""
     restore(session, start)
     moments = []
-    with session.adapter.preserved_randomness():
-        for index, values in enumerate(inputs):
-            before_each()
-            # Copies: a step may change its inputs in place, and the next run must find them as they were.
-            returned = step(tuple(session.adapter.static_like(value) for value in values))
-            session.adapter.synchronize()
-            moments.append(_moment(session, returned, changing))
-            session.between(index)
-        final = digests(session.adapter, session.state())
-    return Trajectory(tuple(moments), final)
+    for request, values in enumerate(start.requests):
+        before_each(request)
+        # Copies: a step may change its inputs in place, and the next run must find them as they were.
+        returned = step(tuple(session.adapter.static_like(value) for value in values))
+        session.adapter.synchronize()
+        moments.append(_moment(session, returned, start.changing))
+        session.between(request)
+    return Trajectory(tuple(moments), digests(session.adapter, session.state()))
 
 
-def restore(session: Session, start: Mapping[str, Any]) -> None:
-    """Copy the start values back into the state, wherever it lies now.
+def restore(session: Session, start: Start) -> None:
+    """Take the start values back into the state, wherever it lies now, and into the random generators.
 
     Raises WorkloadError for an array that has another shape or dtype now.
     """
     for name, value in session.state().items():
-        if name in start:
+        if name in start.state:
             try:
-                session.adapter.copy_into(value, start[name])
+                session.adapter.copy_into(value, start.state[name])
             except ValueError as error:
                 raise WorkloadError(
                     f"state(): {name} did not keep its shape and dtype ({error})",
                     where=session.workload.where("state"),
                     hint="a graph needs state arrays of one size: allocate the largest one once",
                 ) from error
+    session.adapter.set_random_state(start.random)
     session.device.synchronize()
 
 
@@ -122,6 +130,31 @@ def poison(session: Session, static: Sequence[Any], changing: frozenset[str]) ->
         adapter.copy_into(value, held[name])
 
 
+def churn(session: Session, arrays: Sequence[Any]) -> None:
+    """Allocate, poison and free memory of the sizes that matter, as other work of a process would.
+
+    Memory that a graph still reads although it was freed then no longer holds what it held by luck.
+    """
+    adapter = session.adapter
+    sizes: dict[int, Any] = {}
+    for array in sorted(arrays, key=adapter.nbytes):
+        sizes.setdefault(adapter.nbytes(array), array)
+    scratch, total = [], 0
+    for size, array in sizes.items():
+        total += size * CHURN_BLOCKS
+        if total > CHURN_BYTES:
+            break
+        scratch += [adapter.static_like(array) for _ in range(CHURN_BLOCKS)]
+    for block in scratch:
+        adapter.poison(block)
+    adapter.synchronize()
+
+
+def addresses(session: Session) -> dict[str, int]:
+    """Where each state array lies now."""
+    return {name: session.adapter.address(value) for name, value in session.state().items()}
+
+
 def frozen(session: Session, replay: Step, expected: Expectation, actual: Trajectory) -> str:
     """A value that differs at every call of the normal path while replays repeat it bit by bit, or empty.
 
@@ -133,7 +166,7 @@ def frozen(session: Session, replay: Step, expected: Expectation, actual: Trajec
         names -= {name for name in names if _same(left, right, name)}
     if not names:
         return ""
-    again = follow(session, replay, expected.inputs, expected.start, expected.changing)
+    again = follow(session, replay, expected.start)
     for left, right in zip(actual.moments, again.moments, strict=True):
         names -= {name for name in names if not _same(left, right, name)}
     return min(names, default="")
@@ -199,10 +232,10 @@ def compare_paths(session: Session, expected: Expectation, actual: Trajectory) -
     pairs = zip(expected.normal.moments, actual.moments, strict=True)
     for request, (want, got) in enumerate(pairs):
         yield _compare_outputs(session, expected, request, want, got)
-        if expected.changing:
+        if expected.start.changing:
             wanted, given = _named(want.state, "state"), _named(got.state, "state")
             yield compare_values(shape, request, "state", wanted, given, expected.tolerances)
-    if expected.start:
+    if expected.start.state:
         yield _compare_final(session, expected, actual)
 
 
@@ -223,7 +256,7 @@ def _compare_outputs(
 def _compare_final(session: Session, expected: Expectation, actual: Trajectory) -> Comparison:
     # Entries that change were compared with their tolerances, request by request.
     def unchanging(digests: Mapping[str, str]) -> dict[str, str]:
-        return {name: value for name, value in digests.items() if name not in expected.changing}
+        return {name: value for name, value in digests.items() if name not in expected.start.changing}
 
     want, got = unchanging(expected.normal.final_state), unchanging(actual.final_state)
     return compare_final_state(session.shape_name, len(actual.moments) - 1, want, got)

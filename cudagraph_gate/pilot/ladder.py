@@ -6,6 +6,7 @@ Phases in order, each logged before it begins; the first failure becomes a findi
 from __future__ import annotations
 
 import statistics
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -91,6 +92,8 @@ class Trial:
         self._run = run
         self._log = log
         self._seed = seed
+        self._addresses: dict[str, int] = {}
+        """Where each state array lay when the step was captured."""
 
     def run(self) -> None:
         """Run all phases; whatever fails becomes a finding."""
@@ -152,6 +155,7 @@ class Trial:
     # --- the graph --------------------------------------------------------------------------------
     def _capture(self, session: Session, graphed: GraphedStep, expected: correctness.Expectation) -> bool:
         log = self._log
+        self._addresses = correctness.addresses(session)
         try:
             captured = log.measured(session, Phase.CAPTURE, graphed.capture)
         except (Exception, SystemExit) as error:  # noqa: BLE001  (whatever the step raises is the finding)
@@ -205,29 +209,33 @@ class Trial:
         log, adapter = self._log, session.adapter
         log.begin(Phase.TRAJECTORY)
         static = [leaf for _name, leaf in flatten(graphed.outputs) if adapter.is_device_array(leaf)]
+        moved: dict[str, int] = {}
 
-        def poison() -> None:
-            correctness.poison(session, static, expected.changing)
+        def disturb(request: int) -> None:
+            for name, address in correctness.addresses(session).items():
+                if self._addresses.get(name, address) != address:
+                    moved.setdefault(name, request)
+            correctness.poison(session, static, expected.start.changing)
+            correctness.churn(session, [*session.state().values(), *static, *expected.start.requests[0]])
 
-        actual = correctness.follow(
-            session, graphed.replay, expected.inputs, expected.start, expected.changing, before_each=poison
-        )
+        actual = correctness.follow(session, graphed.replay, expected.start, before_each=disturb)
         same = True
         for comparison in correctness.compare_paths(session, expected, actual):
             log.append(comparison)
             same &= comparison.equal
+        if moved:
+            log.append(self._finding_of_moved(moved))
         frozen = correctness.frozen(session, graphed.replay, expected, actual) if same else ""
         if frozen:
             log.append(self._finding_of_frozen(frozen))
         log.begin(Phase.NORMAL_AGAIN)
         again = self._normal_again(session, expected)
         log.append(again)
-        return same and again.equal and not frozen
+        return same and again.equal and not frozen and not moved
 
     def _normal_again(self, session: Session, expected: correctness.Expectation) -> Comparison:
-        once = correctness.follow(
-            session, session.call, expected.inputs[:1], expected.start, expected.changing
-        )
+        first = replace(expected.start, requests=expected.start.requests[:1])
+        once = correctness.follow(session, session.call, first)
         want, got = expected.normal.moments[0].values(), once.moments[0].values()
         return compare_values(self._log.shape, 0, "normal_again", want, got, expected.tolerances)
 
@@ -284,6 +292,18 @@ class Trial:
             message=f"{len(names)} arrays of state, {names[0]} first, are too large to be compared unasked",
             advice="name what requests change in state(), which is always compared",
             blocks=False,
+        )
+
+    def _finding_of_moved(self, moved: dict[str, int]) -> Finding:
+        name, request = next(iter(moved.items()))
+        others = f" and {len(moved) - 1} more" if len(moved) > 1 else ""
+        return Finding(
+            shape=self._log.shape,
+            phase=Phase.TRAJECTORY,
+            code=Reason.UNSTABLE_ADDRESS,
+            message=f"state {name}{others} lay elsewhere before request {request} than when it was captured: "
+            "the graph still uses the old memory",
+            advice="change state in place (copy_ into it), or capture again after every such change",
         )
 
     def _finding_of_frozen(self, name: str) -> Finding:

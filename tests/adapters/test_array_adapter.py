@@ -102,8 +102,13 @@ def test_the_adapter_waits_for_its_current_stream(device: Device, adapter: Array
 def test_what_the_port_has_not_is_said_so(adapter: ArrayAdapter) -> None:
     assert isinstance(adapter.allocator_bytes(), NotMeasured)
     assert adapter.find_state(lambda: None) == {}
-    with adapter.preserved_randomness():
-        adapter.recover()
+    adapter.set_random_state(adapter.random_state())
+    adapter.recover()
+
+
+def test_an_array_has_an_address(device: Device, adapter: ArrayAdapter) -> None:
+    array = device.array(numbers())
+    assert adapter.address(array) == array.pointer
 
 
 # --- capture ----------------------------------------------------------------------------------------

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -153,9 +152,14 @@ class CountingAdapter:
     def recover(self) -> None:
         self.calls("recover")
 
-    @contextmanager
-    def preserved_randomness(self) -> Iterator[None]:
-        yield
+    def random_state(self) -> Any:
+        return None
+
+    def set_random_state(self, state: Any) -> None:
+        del state
+
+    def address(self, value: Any) -> int:
+        return int(value.ctypes.data)
 
     def find_state(self, step: Callable[..., Any]) -> Mapping[str, Any]:
         return {}

@@ -47,6 +47,11 @@ def test_the_drivers_code_gives_the_reason(code: str, reason: Reason) -> None:
         ("CUDA error: device-side assert triggered", Reason.CRASH),
         ("CUDA error: unspecified launch failure", Reason.CRASH),
         ("CUDA error: out of memory", Reason.MEMORY),
+        (
+            "CUDA error: operation not permitted when stream is capturing\n"
+            "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.",
+            Reason.CAPTURE_ILLEGAL,
+        ),
     ],
 )
 def test_a_frameworks_text_gives_the_reason(text: str, reason: Reason) -> None:

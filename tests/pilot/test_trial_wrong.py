@@ -329,6 +329,42 @@ def test_an_array_that_is_replaced_between_requests_is_found(tmp_path: Path) -> 
     )
     assert unequal(tried, "outputs")[-1:] == [4]
     assert not tried.shape.completed
+    (moved,) = tried.shape.findings
+    assert (moved.code, moved.phase) == (Reason.UNSTABLE_ADDRESS, Phase.TRAJECTORY)
+    assert moved.message.startswith("state weights lay elsewhere before request 1 than when it was captured")
+
+
+REBUILT = """
+        def build(shape):
+            global work, weights
+            work, weights = array(), array(1)
+            return step
+
+        def step(x):
+            device.copy(work, x)
+            add(work, weights)
+            return work
+
+        def between(i):
+            global weights
+            weights = array((i + 2) % 6)
+        """
+"""``between`` frees the old array: the next allocation of its size gets its memory."""
+
+
+def test_freed_memory_that_is_used_again_does_not_look_right_by_luck(tmp_path: Path) -> None:
+    tried = try_workload(tmp_path, REBUILT)
+    assert unequal(tried, "outputs"), "the graph still reads what was freed"
+
+
+def test_state_whose_memory_is_used_again_is_found_by_its_address(tmp_path: Path) -> None:
+    declared = """
+        def state():
+            return {"weights": weights}
+        """
+    tried = try_workload(tmp_path, REBUILT + declared)
+    assert Reason.UNSTABLE_ADDRESS in [finding.code for finding in tried.shape.findings]
+    assert not tried.shape.completed
 
 
 def test_a_state_array_that_grows_is_the_workloads_fault_not_ours(tmp_path: Path) -> None:
