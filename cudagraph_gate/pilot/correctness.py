@@ -130,7 +130,7 @@ def poison(session: Session, static: Sequence[Any], changing: frozenset[str]) ->
         adapter.copy_into(value, held[name])
 
 
-def churn(session: Session, arrays: Sequence[Any]) -> None:
+def churn(session: Session, arrays: Sequence[Any], *, limit_bytes: int = CHURN_BYTES) -> None:
     """Allocate, poison and free memory of the sizes that matter, as other work of a process would.
 
     Memory that a graph still reads although it was freed then no longer holds what it held by luck.
@@ -142,7 +142,7 @@ def churn(session: Session, arrays: Sequence[Any]) -> None:
     scratch, total = [], 0
     for size, array in sizes.items():
         total += size * CHURN_BLOCKS
-        if total > CHURN_BYTES:
+        if total > limit_bytes:
             break
         scratch += [adapter.static_like(array) for _ in range(CHURN_BLOCKS)]
     for block in scratch:

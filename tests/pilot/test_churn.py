@@ -58,10 +58,10 @@ def test_churn_gives_its_memory_back(session: Any) -> None:
     assert session.device.memory_info() == before
 
 
-def test_churn_stays_within_its_limit(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(correctness, "CHURN_BYTES", 4 * 256)
+def test_churn_stays_within_its_limit(session: Any) -> None:
     session.adapter = Watching(session.adapter)
-    correctness.churn(session, [session.device.array(np.ones(n, np.float32)) for n in (1024, 64)])
+    arrays = [session.device.array(np.ones(n, np.float32)) for n in (1024, 64)]
+    correctness.churn(session, arrays, limit_bytes=4 * 256)
     assert session.adapter.allocated == [256] * correctness.CHURN_BLOCKS, "the small size only"
 
 
