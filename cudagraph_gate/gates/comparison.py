@@ -149,10 +149,11 @@ def _tail_check(name: str, pair: QuantilePair, policy: Policy) -> Check:
         f"{name} {duration(pair.normal_ns)} normal, {duration(pair.graph_ns)} graph, "
         f"ratio {pair.ratio.ratio:.3f} ({pair.ratio.low:.3f} to {pair.ratio.high:.3f})"
     )
-    if pair.ratio.low > limit:
+    if pair.ratio.low > max(limit, 1 + pair.noise.upper):
         return fails(Reason.REGRESS, f"{seen}, the limit is {limit:.3f}")
     if pair.ratio.ratio > limit:
-        return undecided(Reason.UNMEASURABLE, f"{seen}, not clearly within the limit {limit:.3f}")
+        noise = f"noise floor {percent(pair.noise.upper)}"
+        return undecided(Reason.UNMEASURABLE, f"{seen}, not clearly within the limit {limit:.3f} ({noise})")
     return holds(f"{name} within limits")
 
 

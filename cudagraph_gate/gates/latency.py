@@ -32,6 +32,8 @@ class QuantilePair:
     normal_ns: int
     graph_ns: int
     ratio: QuantileRatio
+    noise: NoiseFloor
+    """Of this quantile: normal against normal."""
 
     def as_dict(self) -> dict[str, Any]:
         """For a gate's measured values."""
@@ -46,12 +48,16 @@ class PathComparison:
     p50: QuantilePair
     p95: QuantilePair | NotMeasured
     p99: QuantilePair | NotMeasured
-    noise: NoiseFloor
     normal_cpu_ns: float
     """CPU time of the submitting thread per request."""
     graph_cpu_ns: float
     copy_in_ns: int | NotMeasured
     """Median of the copy of the inputs alone."""
+
+    @property
+    def noise(self) -> NoiseFloor:
+        """The noise floor of the median."""
+        return self.p50.noise
 
     @property
     def saved_ns(self) -> int:
@@ -87,7 +93,6 @@ def compare_paths(trial: ShapeTrial) -> PathComparison | NotMeasured:
         p50=_pair(normal, graph, QUANTILES["p50"]),
         p95=_tail(normal, graph, QUANTILES["p95"]),
         p99=_tail(normal, graph, QUANTILES["p99"]),
-        noise=noise_floor(_latencies(halves[0]), _latencies(halves[1]), 0.5, BOOTSTRAP_SEED),
         normal_cpu_ns=_cpu_per_request(normal),
         graph_cpu_ns=_cpu_per_request(graph),
         copy_in_ns=quantile_ns(_latencies(copies), 0.5)
@@ -111,7 +116,9 @@ def _latencies(blocks: Sequence[Block]) -> list[tuple[int, ...]]:
 
 
 def _pair(normal: Sequence[Block], graph: Sequence[Block], quantile: float) -> QuantilePair:
+    one, other = ([block for block in normal if block.half == half] for half in ("a", "b"))
     return QuantilePair(
+        noise=noise_floor(_latencies(one), _latencies(other), quantile, BOOTSTRAP_SEED),
         normal_ns=quantile_ns(_latencies(normal), quantile),
         graph_ns=quantile_ns(_latencies(graph), quantile),
         ratio=compare_blocks(_latencies(normal), _latencies(graph), quantile, BOOTSTRAP_SEED),

@@ -169,6 +169,15 @@ def test_the_policys_tail_limit_decides(gate: Gate):
     )
 
 
+def test_a_worse_tail_within_the_tails_own_noise_is_unknown(gate: Gate):
+    # The normal path's halves differ by half as much again as the graph's tail does: a busy machine.
+    calm, busy = tailed("normal", MS, 2 * MS), tailed("normal", MS, 4 * MS)
+    normal = [busy[order] if order % 2 else calm[order] for order in range(len(calm))]
+    result = gate(6, records=log(blocks=[*normal, *tailed("graph", 600_000, 5 * MS)]))
+    assert (result.status, result.code) == (GateStatus.UNKNOWN, Reason.UNMEASURABLE)
+    assert "not clearly within the limit 1.050 (noise floor" in result.reason
+
+
 def test_a_tail_that_is_worse_within_its_interval_is_unknown(gate: Gate):
     graph = tailed("graph", 600_000, 3 * MS)[:2] + tailed("graph", 600_000, 700_000)[:4]
     result = gate(6, records=log(blocks=[*tailed("normal", MS, 2 * MS), *graph]))
