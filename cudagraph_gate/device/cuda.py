@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from cudagraph_gate.device.cuda_graph import CudaGraph
+from cudagraph_gate.device.cuda_graph import CudaGraph, driver_library
 from cudagraph_gate.device.cuda_launch import compile_kernel, kernel_parameters
 from cudagraph_gate.device.cuda_status import call, driver
 from cudagraph_gate.device.port import (
@@ -166,6 +166,7 @@ class CudaDevice(Device):
     def __init__(self) -> None:
         super().__init__()
         bindings = driver()
+        driver_library()
         if call(bindings.cuDeviceGetCount) == 0:
             raise NoDeviceError("the driver sees no GPU", hint="check CUDA_VISIBLE_DEVICES")
         from cuda.core import Device as CoreDevice

@@ -192,7 +192,7 @@ def exec_update(executable: int, graph: int, nodes: Callable[[], list[Any]]) -> 
     """``cuGraphExecUpdate`` by ctypes: the bindings drop the driver's reason when the update fails."""
     bindings = driver()
     info = _UpdateInfo()
-    number = _driver_library().cuGraphExecUpdate_v2(
+    number = driver_library().cuGraphExecUpdate_v2(
         ctypes.c_void_p(executable), ctypes.c_void_p(graph), ctypes.byref(info)
     )
     status = bindings.CUresult(number)
@@ -209,7 +209,8 @@ def exec_update(executable: int, graph: int, nodes: Callable[[], list[Any]]) -> 
 
 
 @lru_cache(maxsize=1)
-def _driver_library() -> ctypes.CDLL:
+def driver_library() -> ctypes.CDLL:
+    """The driver by ctypes; a device loads it when it opens, so that no update pays for it."""
     return ctypes.CDLL("libcuda.so.1")
 
 

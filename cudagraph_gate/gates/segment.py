@@ -122,9 +122,9 @@ def other_path_condition(trial: ShapeTrial | None) -> str:
     if not (absent and extra):
         return ""
     return (
-        f"while capturing, shape {trial.shape} takes another code path: {absent.total()} of the normal "
-        f"path's kernels are replaced by {extra.total()} others; outputs must be compared again after every "
-        "change of a library"
+        f"while capturing, shape {trial.shape} takes another code path (without {absent.total()} of the "
+        f"normal path's kernels, with {extra.total()} others): compare outputs again after every change of a "
+        "library"
     )
 
 

@@ -13,7 +13,7 @@ from cudagraph_gate.gates.check import ending
 from cudagraph_gate.gates.environment import stale_text
 from cudagraph_gate.gates.latency import PathComparison, QuantilePair, compare_paths
 from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, view_trial
-from cudagraph_gate.gates.wording import duration, percent, size
+from cudagraph_gate.gates.wording import duration, kernel_name, percent, size
 from cudagraph_gate.model import (
     Decision,
     DeviceIdle,
@@ -342,7 +342,8 @@ def _row(table: Table, *cells: str) -> None:
     table.add_row(*(Text(cell, overflow="fold") for cell in cells))
 
 
-def _shortened(name: str) -> str:
+def _shortened(symbol: str) -> str:
+    name = kernel_name(symbol).rpartition("::")[2]
     return name if len(name) <= NAME_LENGTH else f"{name[: NAME_LENGTH - 1]}…"
 
 

@@ -122,8 +122,8 @@ def test_other_kernels_with_agreeing_outputs_are_another_code_path_and_a_conditi
     assert verdict.gates[1].status is GateStatus.PASS
     assert "other kernels than the normal path runs" in verdict.gates[1].reason
     assert verdict.conditions == (
-        "while capturing, shape b1 takes another code path: 6 of the normal path's kernels are replaced by "
-        "1 others; outputs must be compared again after every change of a library",
+        "while capturing, shape b1 takes another code path (without 6 of the normal path's kernels, with 1 "
+        "others): compare outputs again after every change of a library",
     )
 
 
