@@ -53,7 +53,7 @@ def record_offsets(
     buffer: Bytes, valid_bytes: int, sizes: dict[int, int], size_of: SizeOf
 ) -> dict[int, list[int]]:
     """Offsets of the records in 8-byte words, by kind; ``sizes`` (kind to bytes) grows as kinds appear."""
-    kinds = memoryview(buffer[: valid_bytes // WORD_BYTES * WORD_BYTES]).cast("I")
+    kinds = buffer[: valid_bytes // WORD_BYTES * WORD_BYTES].data.cast("I")
     words = {kind: size // WORD_BYTES for kind, size in sizes.items()}
     offsets: defaultdict[int, list[int]] = defaultdict(list)
     place, end = 0, valid_bytes // WORD_BYTES
