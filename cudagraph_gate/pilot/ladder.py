@@ -146,11 +146,12 @@ class Trial:
         if not self._capture(session, graphed, expected):
             return False
         self._make_ready(session, graphed)
-        if not self._follow(session, graphed, expected):
-            return False
-        self._time(session, graphed, usable)
-        self._kernels(session, usable[0])
-        return True
+        right = self._follow(session, graphed, expected)
+        if right:
+            self._time(session, graphed, usable)
+        log.measured(session, Phase.DESTROY, graphed.invalidate)
+        self._kernels(session, usable[0])  # also of a wrong graph: kernels that it lacks say why
+        return right
 
     # --- the graph --------------------------------------------------------------------------------
     def _capture(self, session: Session, graphed: GraphedStep, expected: correctness.Expectation) -> bool:
@@ -262,7 +263,6 @@ class Trial:
             if block.order % len(measure.PATHS) == 0:
                 log.announce(f"timing, block {block.order} of {measure.BLOCKS_PER_PATH * len(measure.PATHS)}")
         log.memory(session)
-        log.measured(session, Phase.DESTROY, graphed.invalidate)
 
     def _kernels(self, session: Session, inputs: Inputs) -> None:
         """One request of the normal path under the recorder: last, since a recorder stays in the process."""

@@ -428,3 +428,24 @@ def test_a_check_that_fails_itself_is_the_workloads_fault(tmp_path: Path) -> Non
     assert isinstance(tried.error, WorkloadError)
     assert "AttributeError" in tried.error.what
     assert tried.error.where == tried.place("nonsense")
+
+
+def test_a_wrong_graph_is_explained_by_the_kernels_that_it_lacks(tmp_path: Path) -> None:
+    tried = try_workload(
+        tmp_path,
+        """
+        side = device.create_stream()
+
+        def step(x):
+            device.copy(work, x)
+            add(work, 1)
+            add(work, 1, stream=side, kernel=BUMP)
+            return work
+        """,
+    )
+    assert unequal(tried, "outputs")
+    nodes = tried.shape.nodes
+    assert nodes is not None
+    assert isinstance(nodes.normal_kernels, Counts)
+    assert nodes.normal_kernels.by_name.keys() - nodes.kernels.keys() == {"bump"}
+    assert not tried.shape.completed
