@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
+from cudagraph_gate import __version__
 from cudagraph_gate.errors import CgateError, ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from cudagraph_gate.evidence import Run
+    from cudagraph_gate.model import Verdict
     from cudagraph_gate.pipeline import Options
 
 COMMANDS_WITH_SHAPES: Final = ("profile", "pilot", "run")
@@ -43,6 +46,21 @@ RunFolder = Annotated[Path | None, typer.Option("--run", help="Run folder; the n
 PolicyFile = Annotated[Path | None, typer.Option(help="TOML file with the limits, as in \\[tool.cgate].")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
 Limit = Annotated[float, typer.Option(min=1, help="Seconds without progress after which a worker is killed.")]
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        sys.stdout.write(f"cgate {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options of ``cgate`` itself."""
 
 
 @app.command(epilog="Example: cgate doctor --json")
@@ -119,11 +137,9 @@ def pilot(
 @app.command(epilog="Examples: cgate verdict; cgate verdict --json --run .cgate/runs/NAME")
 def verdict(run: RunFolder = None, policy: PolicyFile = None, as_json: Json = False) -> None:
     """Judge the newest evidence by the seven gates; the exit code tells scripts."""
-    from cudagraph_gate import evidence, pipeline
-    from cudagraph_gate.gates import exit_code, load_policy
+    from cudagraph_gate.gates import exit_code
 
-    chosen = evidence.open_run(run) if run else evidence.newest_run()
-    judged = pipeline.verdict(chosen, load_policy(policy, Path.cwd()))
+    _chosen, judged = _judge(run, policy)
     _print_verdict(judged, as_json)
     raise typer.Exit(exit_code(judged))
 
@@ -135,12 +151,10 @@ def report(
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page with pictures.")] = None,
 ) -> None:
     """Show everything that a run found."""
-    from cudagraph_gate import evidence, pipeline
-    from cudagraph_gate.gates import load_policy
+    from cudagraph_gate import pipeline
     from cudagraph_gate.report import print_evidence, print_verdict, terminal, write_page
 
-    chosen = evidence.open_run(run) if run else evidence.newest_run()
-    judged = pipeline.verdict(chosen, load_policy(policy, Path.cwd()))
+    chosen, judged = _judge(run, policy)
     found = pipeline.collect_evidence(chosen)
     if html is not None:
         write_page(html, found, judged)
@@ -175,6 +189,17 @@ def run(
     _print_verdict(judged, as_json)
     terminal.say(f"evidence: {done.folder}")
     raise typer.Exit(exit_code(judged))
+
+
+def _judge(folder: Path | None, policy: Path | None) -> tuple[Run, Verdict]:
+    """The named run, else the newest, and its verdict; says which run that is."""
+    from cudagraph_gate import evidence, pipeline
+    from cudagraph_gate.gates import load_policy
+    from cudagraph_gate.report import terminal
+
+    chosen = evidence.open_run(folder) if folder else evidence.newest_run()
+    terminal.say(f"judging {chosen.name}, a run of {chosen.info().workload}")
+    return chosen, pipeline.verdict(chosen, load_policy(policy, Path.cwd()))
 
 
 def _options(device: str, shapes: str | None, limit_s: float, report: Callable[..., None]) -> Options:

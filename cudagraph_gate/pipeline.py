@@ -171,7 +171,7 @@ def run_for_pilot(workload: Path | None, folder: Path | None, options: Options) 
     A run of another version of the file, or of another environment, is left alone and a new one made.
     """
     if folder is not None:
-        return open_run(folder)
+        return _named_run(folder, workload)
     if workload is None:
         newest = newest_run(options.root)
         workload = Path(newest.info().workload)
@@ -184,6 +184,21 @@ def run_for_pilot(workload: Path | None, folder: Path | None, options: Options) 
     if why:
         options.warn(f"starting a new run: {why}")
         return create_run(str(workload), "module", options.device, root=options.root)
+    return run
+
+
+def _named_run(folder: Path, workload: Path | None) -> Run:
+    """The run that the user named. Raises UsageError where a trial would not belong to what it holds."""
+    run = open_run(folder)
+    own = run.info().workload
+    if workload is not None and workload.resolve() != Path(own).resolve():
+        raise UsageError(f"{run.name} is a run of {own}, not of {workload}", hint="leave out one of the two")
+    changed = _stale_fields(run)
+    if changed:
+        raise UsageError(
+            f"since {run.name} was recorded, {', '.join(changed)} changed: a trial of now can't be added",
+            hint="start a new run with cgate run",
+        )
     return run
 
 
@@ -290,13 +305,13 @@ def examine(options: Options) -> Examination:
     features = tuple(result.answer.get("features", ()))
     if result.end.outcome != "finished":
         features += ({"name": "all features", "works": False, "detail": result.end.reason},)
-    mismatch = fingerprint.framework_mismatch()
+    advice = (result.answer.get("why_no_gpu"), fingerprint.framework_mismatch())
     return Examination(
         device=name,
         simulated=simulated,
         features=features,
         fingerprint=_examined_fingerprint(result.answer, name, simulated),
-        advice=(mismatch,) if mismatch else (),
+        advice=tuple(text for text in advice if text),
     )
 
 

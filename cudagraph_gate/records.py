@@ -86,6 +86,8 @@ class NodeSet(Value, frozen=True, kw_only=True, tag="nodes", tag_field="record")
     """Kernel name to count among the graph's nodes."""
     normal_kernels: Counts | NotMeasured
     """The same for one request of the normal path, from a recorded run."""
+    normal_copies: Counts | NotMeasured = NotMeasured(reason="copies were not counted")
+    """Memory copies and memsets of that request by ``kinds``' names."""
 
 
 class Comparison(Value, frozen=True, kw_only=True, tag="comparison", tag_field="record"):

@@ -378,3 +378,11 @@ def test_a_step_that_returns_nothing_is_named_with_its_line(tmp_path: Path, outp
 def test_a_foreign_step_is_placed_at_build(tmp_path: Path, step: Any) -> None:
     with pytest.raises(WorkloadError, match=r"^mlp\.py:1: step returned nothing; "):
         check_outputs(load(tmp_path), step, None)
+
+
+def test_outputs_that_contain_themselves_are_refused() -> None:
+    outputs: list[Any] = [1]
+    outputs.append({"again": outputs})
+    with pytest.raises(WorkloadError, match=r"contain themselves at 1\.again"):
+        flatten(outputs)
+    assert flatten([[1], [1]]) == (("0.0", 1), ("1.0", 1))

@@ -18,6 +18,7 @@ import msgspec
 from cudagraph_gate import __version__
 from cudagraph_gate.fingerprint.gpu import driver_multiprocessors, load_nvml, read_gpu
 from cudagraph_gate.fingerprint.machine import initial_environment, read_git, read_machine
+from cudagraph_gate.fingerprint.neighbours import digest_of_neighbours
 from cudagraph_gate.fingerprint.reading import Readings
 from cudagraph_gate.fingerprint.software import (
     PROCESS_FIELDS,
@@ -95,6 +96,8 @@ def _workload(workload: Path | None, shapes: tuple[str, ...], digests: Mapping[s
         return Readings(facts, missing={"workload": "none was named"})
     try:
         facts["workload_sha256"] = hashlib.sha256(workload.read_bytes()).hexdigest()
+        if imported := digest_of_neighbours(workload):
+            facts["workload_imports_sha256"] = imported
     except OSError as error:
         return Readings(facts, missing={"workload": f"can't read {workload.name} ({error.strerror})"})
     return Readings(facts) + read_git(workload.resolve().parent)

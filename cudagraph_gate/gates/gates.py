@@ -15,6 +15,7 @@ from cudagraph_gate.gates.segment import (
     other_path_condition,
     segment_checks,
     segment_gate,
+    unstable_condition,
 )
 from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, TrialView, view_trial
 from cudagraph_gate.gates.wording import one_line
@@ -40,8 +41,8 @@ def run_gates(evidence: Evidence, policy: Policy, stale: tuple[str, ...]) -> tup
 
 def conditions(evidence: Evidence, policy: Policy) -> tuple[str, ...]:
     """What a verdict is bound to beyond the fingerprint."""
-    other_path = other_path_condition(view_trial(evidence).target)
-    return (*((other_path,) if other_path else ()), *excluded_shapes(evidence, policy))
+    found = (other_path_condition(view_trial(evidence).target), unstable_condition(evidence))
+    return (*filter(None, found), *excluded_shapes(evidence, policy))
 
 
 def excluded_shapes(evidence: Evidence, policy: Policy) -> tuple[str, ...]:

@@ -90,6 +90,8 @@ def _nodes_check(nodes: NodeSet, *, agreed: bool) -> Check:
             Reason.UNMEASURABLE, f"the normal path's kernels are unknown: {nodes.normal_kernels.reason}"
         )
     absent, extra = _difference(nodes)
+    copies = _missing_copies(nodes)
+    absent += copies
     if absent and extra:
         other = (
             f"the graph holds other kernels than the normal path runs: without {_kernels(absent)}, "
@@ -98,8 +100,9 @@ def _nodes_check(nodes: NodeSet, *, agreed: bool) -> Check:
         # A library that takes another path while capturing; only agreeing outputs tell it from lost work.
         return holds(f"{nodes.nodes} nodes; {other}") if agreed else fails(Reason.ESCAPED_WORK, other)
     if absent:
+        what = "work" if copies else "kernels"
         return fails(
-            Reason.ESCAPED_WORK, f"the graph misses kernels that the normal path runs: {_kernels(absent)}"
+            Reason.ESCAPED_WORK, f"the graph misses {what} that the normal path runs: {_kernels(absent)}"
         )
     if extra:
         return holds(
@@ -119,6 +122,7 @@ def other_path_condition(trial: ShapeTrial | None) -> str:
     if trial is None or trial.nodes is None:
         return ""
     absent, extra = _difference(trial.nodes)
+    absent += _missing_copies(trial.nodes)
     if not (absent and extra):
         return ""
     return (
@@ -136,6 +140,13 @@ def _difference(nodes: NodeSet) -> tuple[Counter[str], Counter[str]]:
     return normal - graph, graph - normal
 
 
+def _missing_copies(nodes: NodeSet) -> Counter[str]:
+    """Copies and memsets that the normal path runs and the graph does not."""
+    if isinstance(nodes.normal_copies, NotMeasured):
+        return Counter()
+    return Counter(nodes.normal_copies.by_name) - Counter(nodes.kinds)
+
+
 def _kernels(counts: Counter[str]) -> str:
     short: Counter[str] = Counter()
     for name, count in counts.items():
@@ -150,6 +161,14 @@ def _unstable_share(evidence: Evidence) -> float | NotMeasured:
     return requests if isinstance(requests, NotMeasured) else requests.unstable_share
 
 
+def unstable_condition(evidence: Evidence) -> str:
+    """The condition under which a graph may be used where a few requests run another sequence."""
+    share = _unstable_share(evidence)
+    if isinstance(share, NotMeasured) or share == 0:
+        return ""
+    return f"requests that run another sequence of operations ({percent(share)}) take the normal path"
+
+
 def _stability_check(evidence: Evidence, policy: Policy) -> Check:
     share = _unstable_share(evidence)
     if isinstance(share, NotMeasured):
@@ -157,4 +176,4 @@ def _stability_check(evidence: Evidence, policy: Policy) -> Check:
     differing = f"{percent(share)} of the requests ran another sequence of operations"
     if share > policy.max_rebuild_share:
         return fails(Reason.CHURN, f"{differing}, the limit is {percent(policy.max_rebuild_share)}")
-    return holds(differing)
+    return holds(differing if share else "every request ran the same sequence of operations")

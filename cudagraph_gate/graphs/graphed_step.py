@@ -129,6 +129,16 @@ class GraphedStep:
         """The static outputs: each replay overwrites them."""
         return self._captured.outputs if self._captured is not None else None
 
+    @property
+    def variables(self) -> tuple[Any, ...]:
+        """The static inputs into which each replay copies new values."""
+        return tuple(value for value, moves in zip(self._static, self._updatable, strict=False) if moves)
+
+    @property
+    def constants(self) -> tuple[Any, ...]:
+        """The static inputs that no replay changes."""
+        return tuple(value for value, moves in zip(self._static, self._updatable, strict=False) if not moves)
+
     def copy_in(self, inputs: Sequence[Any]) -> None:
         """Enqueue copying the updatable inputs into the static ones.
 

@@ -68,8 +68,12 @@ def difference(expected: Leaf, actual: Leaf) -> Difference:
     if (expected.shape, expected.dtype) != (actual.shape, actual.dtype):
         given, wanted = f"{actual.dtype}{actual.shape}", f"{expected.dtype}{expected.shape}"
         return Difference(float("inf"), f"{given} for {wanted}")
+    if expected.dtype == np.bool_:  # NumPy takes every byte but 0 for the same True, poison too
+        expected, actual = expected.view(np.uint8), actual.view(np.uint8)
     if np.array_equal(expected, actual, equal_nan=expected.dtype.kind in "fc"):
         return Difference(0.0)
+    if expected.dtype.kind not in "iufc":
+        return Difference(float("inf"), f"other values of type {expected.dtype}")
     error = _largest(expected, actual)
     return Difference(error, "" if np.isfinite(error) else "NaN or infinity where the other is a number")
 
@@ -85,6 +89,10 @@ def _same_value(expected: Leaf, actual: Leaf) -> bool:
 
 
 def _largest(expected: HostArray, actual: HostArray) -> float:
+    if expected.dtype.kind in "iu":  # float64 can't tell neighbours beyond 2**53 apart
+        unsigned = np.dtype(f"u{expected.dtype.itemsize}")
+        low, high = np.minimum(expected, actual), np.maximum(expected, actual)
+        return float(np.max(high.astype(unsigned) - low.astype(unsigned)))
     wide = np.complex128 if expected.dtype.kind == "c" else np.float64
     left, right = expected.astype(wide), actual.astype(wide)
     with np.errstate(all="ignore"):
@@ -92,6 +100,35 @@ def _largest(expected: HostArray, actual: HostArray) -> float:
     same = (left == right) | (np.isnan(left) & np.isnan(right))
     error = np.where(same, 0.0, np.where(np.isnan(error), np.inf, error))
     return float(np.max(error))
+
+
+def uninformative(normal: Trajectory, *, inputs_vary: bool) -> str:
+    """Why agreeing with this trajectory would show nothing, or empty.
+
+    ``inputs_vary`` says whether the requests may differ in their inputs.
+    """
+    outputs = [(name, leaf) for moment in normal.moments for name, leaf in moment.outputs.items()]
+    arrays = [(name, leaf) for name, leaf in outputs if isinstance(leaf, np.ndarray)]
+    if not any(leaf.size for _name, leaf in arrays):
+        return "no output holds a value"
+    nothing = {name for name, leaf in arrays if leaf.size and _all_nan(leaf)}
+    nothing -= {name for name, leaf in arrays if not _all_nan(leaf)}
+    if nothing:
+        return f"output {min(nothing)} is NaN throughout, which looks like one that was never written"
+    first, *others = (moment.values() for moment in normal.moments)
+    if inputs_vary and all(_same_values(first, other) for other in others):
+        return "all requests give the same outputs, so a graph that ignores its inputs would look right"
+    return ""
+
+
+def _all_nan(leaf: HostArray) -> bool:
+    return leaf.dtype.kind in "fc" and bool(np.isnan(leaf).all())
+
+
+def _same_values(one: Mapping[str, Leaf], other: Mapping[str, Leaf]) -> bool:
+    return one.keys() == other.keys() and all(
+        difference(leaf, other[name]).error == 0 for name, leaf in one.items()
+    )
 
 
 def repeat_tolerances(one: Trajectory, other: Trajectory) -> dict[str, float]:

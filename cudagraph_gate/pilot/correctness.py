@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Final
 
@@ -29,7 +30,7 @@ from cudagraph_gate.pilot.comparing import (
 )
 from cudagraph_gate.pilot.session import Inputs, Session
 from cudagraph_gate.records import Comparison
-from cudagraph_gate.workload import flatten
+from cudagraph_gate.workload import call_user, flatten
 
 TRAJECTORY_REQUESTS: Final = 5
 """Public faults are right on the first one or two replays and wrong later."""
@@ -63,6 +64,8 @@ class Expectation:
     normal: Trajectory
     repeated: Trajectory
     tolerances: Mapping[str, float]
+    lost_inputs: tuple[str, ...] = ()
+    """Inputs that the step changes in place and does not return: replays change copies of them."""
 
 
 def expect(session: Session, input_sets: Sequence[Inputs]) -> Expectation:
@@ -74,15 +77,45 @@ def expect(session: Session, input_sets: Sequence[Inputs]) -> Expectation:
         random=adapter.random_state(),
     )
     before = digests(adapter, state)
-    first = follow(session, session.call, start)
+    lost: dict[str, None] = {}
+
+    def watch(given: Inputs, passed: Inputs, returned: Any) -> None:
+        lost.update(dict.fromkeys(changed_unseen(session, given, passed, returned)))
+
+    first = follow(session, session.call, start, after_each=watch)
     changing = frozenset(name for name, digest in first.final_state.items() if digest != before.get(name))
     start = replace(start, changing=changing)
     second, third = (follow(session, session.call, start) for _ in range(2))
-    return Expectation(start, second, third, repeat_tolerances(second, third))
+    return Expectation(start, second, third, repeat_tolerances(second, third), tuple(lost))
+
+
+def changed_unseen(session: Session, given: Inputs, passed: Inputs, returned: Any) -> list[str]:
+    """Names of the inputs that no longer hold what was given, and that no returned array covers."""
+    adapter = session.adapter
+    outputs = [span(adapter, leaf) for _name, leaf in flatten(returned) if adapter.is_device_array(leaf)]
+    names = []
+    for name, before, after in zip(session.input_names, given, passed, strict=True):
+        low, high = span(adapter, after)
+        if any(start <= low and high <= end for start, end in outputs):
+            continue
+        if difference(adapter.to_host(before), adapter.to_host(after)).error:
+            names.append(name)
+    return names
+
+
+def span(adapter: Adapter, array: Any) -> tuple[int, int]:
+    """First address of an array's elements and the one behind them, as if they lay side by side."""
+    start = adapter.address(array)
+    return start, start + adapter.nbytes(array)
 
 
 def follow(
-    session: Session, step: Step, start: Start, *, before_each: Callable[[int], None] = lambda request: None
+    session: Session,
+    step: Step,
+    start: Start,
+    *,
+    before_each: Callable[[int], None] = lambda request: None,
+    after_each: Callable[[Inputs, Inputs, Any], None] = lambda given, passed, returned: None,
 ) -> Trajectory:
     """Restore the start, run the requests with ``between`` after each, and read what each left behind."""
     restore(session, start)
@@ -90,8 +123,10 @@ def follow(
     for request, values in enumerate(start.requests):
         before_each(request)
         # Copies: a step may change its inputs in place, and the next run must find them as they were.
-        returned = step(tuple(session.adapter.static_like(value) for value in values))
+        passed = tuple(session.adapter.static_like(value) for value in values)
+        returned = step(passed)
         session.adapter.synchronize()
+        after_each(values, passed, returned)
         moments.append(_moment(session, returned, start.changing))
         session.between(request)
     return Trajectory(tuple(moments), digests(session.adapter, session.state()))
@@ -116,18 +151,28 @@ def restore(session: Session, start: Start) -> None:
     session.device.synchronize()
 
 
-def poison(session: Session, static: Sequence[Any], changing: frozenset[str]) -> None:
+def poison(
+    session: Session, static: Sequence[Any], changing: frozenset[str], constants: Sequence[Any] = ()
+) -> None:
     """Overwrite the static outputs, so that a replay that writes none of them is seen.
 
-    A step may return its state itself: what the state held is put back.
+    A step may return its state itself, or one of its ``constants``, the inputs that no replay changes: what
+    these held is put back.
     """
     adapter = session.adapter
-    state = {name: value for name, value in session.state().items() if name in changing} if changing else {}
-    held = {name: adapter.static_like(value) for name, value in state.items()}
+    spans = [span(adapter, leaf) for leaf in static]
+
+    def returned(value: Any) -> bool:
+        low, high = span(adapter, value)
+        return any(start < high and low < end for start, end in spans)
+
+    kept = [value for name, value in session.state().items() if name in changing or returned(value)]
+    kept += [value for value in constants if returned(value)]
+    held = [adapter.static_like(value) for value in kept]
     for leaf in static:
         adapter.poison(leaf)
-    for name, value in state.items():
-        adapter.copy_into(value, held[name])
+    for value, before in zip(kept, held, strict=True):
+        adapter.copy_into(value, before)
 
 
 def churn(session: Session, arrays: Sequence[Any], *, limit_bytes: int = CHURN_BYTES) -> None:
@@ -187,12 +232,21 @@ def _moment(session: Session, returned: Any, changing: frozenset[str]) -> Moment
 
 
 def _read(adapter: Adapter, leaf: Any) -> Leaf:
-    return adapter.to_host(leaf) if adapter.is_device_array(leaf) else _own(leaf)
+    if adapter.is_device_array(leaf):
+        return adapter.to_host(leaf)
+    if hasattr(leaf, "__array__") and not isinstance(leaf, np.ndarray | np.generic):
+        with suppress(Exception):  # a tensor in host memory; what can't be read so is a plain value
+            return adapter.to_host(leaf).copy()
+    return _own(leaf)
 
 
 def _own(leaf: Leaf) -> Leaf:
-    """A host array copied: the step may return the same one again with other values in it."""
-    return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
+    """A host value copied: the step may return the same one again with other values in it."""
+    if getattr(type(leaf), "__eq__", None) is object.__eq__:  # only ever equal to itself
+        return leaf
+    with suppress(Exception):
+        return copy.deepcopy(leaf)
+    return leaf
 
 
 def digests(adapter: Adapter, named: Mapping[str, Any]) -> dict[str, str]:
@@ -267,12 +321,28 @@ def _accepted_by_check(session: Session, expected: Any, actual: Any) -> tuple[bo
     check = session.workload.check
     if check is None:
         return True, ""
-    with session.blaming_user():
+
+    def judged() -> tuple[bool, str]:
         try:
             answer = check(expected, actual)
         except AssertionError as error:
             return False, f"check: {error}" if str(error) else "check raised AssertionError"
-    return (False, "check returned a false value") if answer is not None and not answer else (True, "")
+        return _as_answer(session, answer)
+
+    found: tuple[bool, str] = call_user(judged, workload=session.workload, what="check(expected, actual)")
+    return found
+
+
+def _as_answer(session: Session, answer: Any) -> tuple[bool, str]:
+    try:
+        refused = answer is not None and not answer
+    except (ValueError, TypeError, RuntimeError) as error:  # an array of answers
+        raise WorkloadError(
+            f"check returned a {type(answer).__name__} that is neither true nor false",
+            where=session.workload.where("check"),
+            hint="return True or False, or use assert",
+        ) from error
+    return (False, "check returned a false value") if refused else (True, "")
 
 
 def _named(leaves: Mapping[str, Leaf], what: str) -> dict[str, Leaf]:

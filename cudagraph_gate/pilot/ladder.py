@@ -8,7 +8,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from msgspec import structs
 
@@ -18,7 +18,7 @@ from cudagraph_gate.graphs import GraphedStep, contents
 from cudagraph_gate.model import Counts, NotMeasured, Reason
 from cudagraph_gate.pilot import correctness, measure
 from cudagraph_gate.pilot.blame import blame
-from cudagraph_gate.pilot.comparing import compare_repeats, compare_values
+from cudagraph_gate.pilot.comparing import compare_repeats, compare_values, uninformative
 from cudagraph_gate.pilot.jobs import TrialJob
 from cudagraph_gate.pilot.recording import write_fingerprint
 from cudagraph_gate.pilot.session import Inputs, Loaded, Session, build, load
@@ -34,7 +34,7 @@ from cudagraph_gate.records import (
     TrialStarted,
 )
 from cudagraph_gate.timeline.recorder import open_recorder
-from cudagraph_gate.timeline.table import KERNEL
+from cudagraph_gate.timeline.table import KERNEL, MEMCPY, MEMSET
 from cudagraph_gate.workload import flatten, unused_parts
 
 WARM_UP_REQUESTS: Final = 10
@@ -216,7 +216,7 @@ class Trial:
             for name, address in correctness.addresses(session).items():
                 if self._addresses.get(name, address) != address:
                     moved.setdefault(name, request)
-            correctness.poison(session, static, expected.start.changing)
+            correctness.poison(session, static, expected.start.changing, graphed.constants)
             correctness.churn(session, [*session.state().values(), *static, *expected.start.requests[0]])
 
         actual = correctness.follow(session, graphed.replay, expected.start, before_each=disturb)
@@ -226,13 +226,18 @@ class Trial:
             same &= comparison.equal
         if moved:
             log.append(self._finding_of_moved(moved))
+        if expected.lost_inputs:
+            log.append(self._finding_of_lost_inputs(expected.lost_inputs))
+        varying = any(size for size in map(adapter.nbytes, graphed.variables))
+        if why := uninformative(expected.normal, inputs_vary=varying):
+            log.append(self._finding_of_sameness(why))
         frozen = correctness.frozen(session, graphed.replay, expected, actual) if same else ""
         if frozen:
             log.append(self._finding_of_frozen(frozen))
         log.begin(Phase.NORMAL_AGAIN)
         again = self._normal_again(session, expected)
         log.append(again)
-        return same and again.equal and not frozen and not moved
+        return same and again.equal and not (frozen or moved or expected.lost_inputs)
 
     def _normal_again(self, session: Session, expected: correctness.Expectation) -> Comparison:
         first = replace(expected.start, requests=expected.start.requests[:1])
@@ -274,11 +279,13 @@ class Trial:
             session.device.synchronize()
             operations = recorder.stop().operations
         except NoDeviceError as error:
-            found: Counts | NotMeasured = NotMeasured(reason=str(error))
-        else:
-            names = operations[operations["kind"] == KERNEL]["name"].astype(str)
-            found = Counts(by_name={str(name): int(count) for name, count in names.value_counts().items()})
-        self._log.append(structs.replace(self._nodes, normal_kernels=found))
+            unknown = NotMeasured(reason=str(error))
+            self._log.append(structs.replace(self._nodes, normal_kernels=unknown, normal_copies=unknown))
+            return
+        kinds = operations["kind"].astype(str)
+        kernels = _counted(operations[kinds == KERNEL]["name"].astype(str))
+        copies = _counted(kinds[kinds.isin([MEMCPY, MEMSET])])
+        self._log.append(structs.replace(self._nodes, normal_kernels=kernels, normal_copies=copies))
 
     # --- failures ---------------------------------------------------------------------------------
     def _blame(self, error: Exception | SystemExit) -> Finding:
@@ -306,6 +313,25 @@ class Trial:
             advice="change state in place (copy_ into it), or capture again after every such change",
         )
 
+    def _finding_of_lost_inputs(self, names: tuple[str, ...]) -> Finding:
+        return Finding(
+            shape=self._log.shape,
+            phase=Phase.TRAJECTORY,
+            code=Reason.STATE_MUTATION,
+            message=f"the step changes input {', '.join(names)} in place without returning it: "
+            "a replay changes its own copy, and the caller's array stays as it was",
+            advice="return it, or let the step keep it and name it in state()",
+        )
+
+    def _finding_of_sameness(self, why: str) -> Finding:
+        return Finding(
+            shape=self._log.shape,
+            phase=Phase.TRAJECTORY,
+            code=Reason.UNMEASURABLE,
+            message=f"agreeing outputs show nothing: {why}",
+            advice="let inputs(shape, seed) depend on its seed, and return what the step computes from them",
+        )
+
     def _finding_of_frozen(self, name: str) -> Finding:
         return Finding(
             shape=self._log.shape,
@@ -325,6 +351,10 @@ class Trial:
             where=error.where or "",
             advice=error.hint or "",
         )
+
+
+def _counted(names: Any) -> Counts:
+    return Counts(by_name={str(name): int(count) for name, count in names.value_counts().items()})
 
 
 def _baked(updatable: tuple[bool, ...], first: Inputs, values: Inputs) -> Inputs:

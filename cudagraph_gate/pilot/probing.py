@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 
 from cudagraph_gate import fingerprint
-from cudagraph_gate.device import Device, Kernel, LaunchShape, open_device
+from cudagraph_gate.device import Device, DeviceChoice, Kernel, LaunchShape, open_device
 from cudagraph_gate.device.port import DeviceArray, ExecutableGraph, Graph
-from cudagraph_gate.errors import CgateError
+from cudagraph_gate.errors import CgateError, NoDeviceError
 from cudagraph_gate.pilot.jobs import ProbeJob
 from cudagraph_gate.pilot.trial_log import AnswerSink
 from cudagraph_gate.timeline.recorder import Level, open_recorder
@@ -40,8 +40,8 @@ extern "C" __global__ void cgate_add_one(float* values, int n) {
 def probe(job: ProbeJob, report: AnswerSink) -> None:
     """Try every feature and answer with its name, whether it works, and what was seen or what failed."""
     report.progress("opening the device")
-    device = open_device(job.device)
-    report.answer(device=device.name, simulated=device.simulated)
+    device, why_no_gpu = _opened(job.device)
+    report.answer(device=device.name, simulated=device.simulated, why_no_gpu=why_no_gpu)
     found: list[dict[str, Any]] = []
     for name, feature in FEATURES.items():
         report.progress(name, done=len(found), total=len(FEATURES))
@@ -49,6 +49,16 @@ def probe(job: ProbeJob, report: AnswerSink) -> None:
         report.answer(features=found)
     here = fingerprint.collect(simulated=device.simulated, device_name=device.name)
     report.answer(fingerprint=msgspec.to_builtins(here))
+
+
+def _opened(choice: DeviceChoice) -> tuple[Device, str]:
+    """The device, and why it is no GPU where one was looked for."""
+    if choice != "auto":
+        return open_device(choice), ""
+    try:
+        return open_device("cuda"), ""
+    except NoDeviceError as error:
+        return open_device("simulated"), f"no GPU can be used here: {error}"
 
 
 def _tried(name: str, feature: Callable[[Device], str], device: Device) -> dict[str, Any]:
@@ -91,7 +101,8 @@ def _recording(level: Level) -> Callable[[Device], str]:
         kernels = int((timeline.operations["kind"] == "kernel").sum())
         if kernels != 1:
             raise CgateError(f"{kernels} kernels recorded instead of 1")
-        return f"{timeline.meta.source}: {kernels} kernel, {len(timeline.calls)} calls"
+        calls = len(timeline.calls)
+        return f"{timeline.meta.source}: {kernels} kernel, {calls} call{'s' if calls != 1 else ''}"
 
     return feature
 

@@ -76,6 +76,7 @@ def _record(
         report.progress(f"{session.shape_name}: recording", done=3, total=STEPS)
         timeline, recorded = _recorded(session, recorder, request, input_sets)
     report.progress(f"{session.shape_name}: writing the timeline", done=4, total=STEPS)
+    write_fingerprint(run, session, first, shapes)  # first: without it, nothing says what the rest is of
     run.write(
         ProfileTimes(
             shape=session.shape_name,
@@ -91,7 +92,6 @@ def _record(
     )
     with run.replacing(TIMELINE_FILE) as path:
         save(timeline, path)
-    write_fingerprint(run, session, first, shapes)
 
 
 def _cold_request(session: Session, first: Inputs) -> tuple[Session, int]:

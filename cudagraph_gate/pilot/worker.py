@@ -39,6 +39,13 @@ POLL_S: Final = 0.2
 DUMP_GRACE_S: Final = 3.0
 """Time for a hung worker to write down where it hangs before it is killed."""
 
+PACKAGE_ROOT: Final = str(Path(__file__).resolve().parents[2])
+WORKER_CODE: Final = (
+    "import sys; root = sys.argv.pop(1); root in sys.path or sys.path.insert(0, root); "
+    "from cudagraph_gate.pilot.worker_main import start; start()"
+)
+"""Runs this very package whatever lies in the working folder, which ``-m`` would search first."""
+
 _ERRORS: Final[dict[int, type[CgateError]]] = {
     ExitCode.USAGE: UsageError,
     ExitCode.NO_DEVICE: NoDeviceError,
@@ -85,7 +92,7 @@ def _start(job: Job, crash: IO[str]) -> tuple[subprocess.Popen[bytes], IO[bytes]
     """The process, its messages, and the pipe whose closing tells it that this process is gone."""
     read_end, write_end = os.pipe()
     liveness_read, liveness_write = os.pipe()
-    command = [sys.executable, "-m", "cudagraph_gate.pilot.worker_main", encode_job(job)]
+    command = [sys.executable, "-P", "-c", WORKER_CODE, PACKAGE_ROOT, encode_job(job)]
     descriptors = (write_end, liveness_read, crash.fileno())
     try:
         process = subprocess.Popen(

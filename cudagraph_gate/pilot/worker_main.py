@@ -1,4 +1,4 @@
-"""Entry point of a worker process: ``python -m cudagraph_gate.pilot.worker_main JOB FD FD FD``."""
+"""Entry point of a worker process; its arguments are the job and three file descriptors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 from cudagraph_gate.errors import CgateError, ExitCode
 from cudagraph_gate.pilot.jobs import (
@@ -98,7 +98,8 @@ def _leave_with_parent(liveness: int) -> None:
     os._exit(ORPHANED)
 
 
-if __name__ == "__main__":
+def start() -> NoReturn:
+    """Run the job of the command line and leave the process."""
     code = main(sys.argv[1:])
     for stream in (sys.stdout, sys.stderr):
         with suppress(ValueError, OSError):  # the workload may have closed it

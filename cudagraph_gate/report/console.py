@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from rich.console import Console
@@ -25,7 +25,7 @@ from cudagraph_gate.model import (
     ProfileTimes,
     Verdict,
 )
-from cudagraph_gate.records import Comparison
+from cudagraph_gate.records import Comparison, Finding, NodeSet
 
 __all__ = [
     "SIMULATED_LINE",
@@ -59,9 +59,9 @@ def print_diagnosis(console: Console, diagnosis: Diagnosis, times: ProfileTimes 
     _simulated_line(console, diagnosis.simulated)
     for device in diagnosis.devices:
         _print_device(console, device)
-    _print_launches(console, diagnosis)
+    _print_rows(console, "submission", submission_rows(diagnosis))
     if times is not None:
-        _print_times(console, times)
+        _print_rows(console, f"normal path, shape {times.shape}", times_rows(times))
     _print_prediction(console, diagnosis.prediction)
     for problem in diagnosis.problems:
         _line(console, f"problem: {problem}", "yellow")
@@ -109,41 +109,44 @@ def _print_top_idle(console: Console, device: DeviceIdle) -> None:
     console.print(table)
 
 
-def _print_launches(console: Console, diagnosis: Diagnosis) -> None:
+def submission_rows(diagnosis: Diagnosis) -> list[tuple[str, str]]:
+    """How work was submitted, in total and per request: what and its value."""
     launches, requests = diagnosis.launches, diagnosis.requests
-    table = _table("submission", ("what", "value"), right=(1,))
-    _row(table, "submission calls", f"{launches.submissions}")
-    _row(table, "graph launches", f"{launches.graph_launches}")
     gap = launches.submission_gap
-    _row(table, "submission gap P50", _or_reason(gap if isinstance(gap, NotMeasured) else gap.p50))
-    _row(table, "TKLQT", _or_reason(launches.tklqt_ns))
+    rows = [
+        ("submission calls", f"{launches.submissions}"),
+        ("graph launches", f"{launches.graph_launches}"),
+        ("submission gap P50", _or_reason(gap if isinstance(gap, NotMeasured) else gap.p50)),
+        ("TKLQT", _or_reason(launches.tklqt_ns)),
+    ]
     if isinstance(requests, NotMeasured):
-        _row(table, "requests", _or_reason(requests))
+        rows.append(("requests", _or_reason(requests)))
     else:
-        _row(table, "requests", f"{requests.count}")
-        _row(table, "submissions per request", f"{requests.submissions}")
-        _row(table, "operations per request", f"{requests.operations}")
-        _row(table, "blocking calls per request", f"{requests.blocking_calls}")
-        _row(table, "busy per request", duration(requests.busy_ns))
-        _row(table, "submission idle per request", _or_reason(requests.submission_idle_ns))
-    for call in launches.blocking_calls:
-        _row(table, f"blocking: {call.name}", f"{call.count} x, {duration(call.total_ns)}")
-    console.print(table)
+        rows += [
+            ("requests", f"{requests.count}"),
+            ("submissions per request", f"{requests.submissions}"),
+            ("operations per request", f"{requests.operations}"),
+            ("blocking calls per request", f"{requests.blocking_calls}"),
+            ("busy per request", duration(requests.busy_ns)),
+            ("submission idle per request", _or_reason(requests.submission_idle_ns)),
+        ]
+    calls = launches.blocking_calls
+    return rows + [(f"blocking: {call.name}", f"{call.count} x, {duration(call.total_ns)}") for call in calls]
 
 
-def _print_times(console: Console, times: ProfileTimes) -> None:
-    table = _table(f"normal path, shape {times.shape}", ("what", "value"), right=(1,))
-    _row(table, "first request", duration(times.cold_ns))
-    for name in ("p50", "p95", "p99"):
-        _row(table, f"request {name.upper()}", duration(getattr(times.latency, name)))
-    _row(table, "CPU time per request", duration(times.cpu_ns))
-    _row(table, "recorder's inflation", _inflation(times))
-    _row(
-        table,
-        "copy of the inputs",
-        f"{duration(times.copy_in_ns)} for {size(sum(times.input_bytes.values()))}",
-    )
-    console.print(table)
+def times_rows(times: ProfileTimes) -> list[tuple[str, str]]:
+    """Requests of the normal path without the recorder: what and its value."""
+    quantiles = [
+        (f"request {name.upper()}", duration(getattr(times.latency, name))) for name in ("p50", "p95", "p99")
+    ]
+    copied = f"{duration(times.copy_in_ns)} for {size(sum(times.input_bytes.values()))}"
+    return [
+        ("first request", duration(times.cold_ns)),
+        *quantiles,
+        ("CPU time per request", duration(times.cpu_ns)),
+        ("recorder's inflation", _inflation(times)),
+        ("copy of the inputs", copied),
+    ]
 
 
 def _inflation(times: ProfileTimes) -> str:
@@ -156,15 +159,21 @@ def _print_prediction(console: Console, prediction: Prediction | NotMeasured) ->
     if isinstance(prediction, NotMeasured):
         _line(console, f"no prediction: {prediction.reason}", "yellow")
         return
-    table = _table("prediction", ("what", "value"), right=(1,))
+    _print_rows(console, "prediction", prediction_rows(prediction))
+
+
+def prediction_rows(prediction: Prediction) -> list[tuple[str, str]]:
+    """What a graph request would take and give: what and its value."""
     interval = f"{duration(prediction.replay_low_ns)} to {duration(prediction.replay_high_ns)}"
-    _row(table, "normal request", duration(prediction.normal_ns))
-    _row(table, "replay", f"{duration(prediction.replay_ns)} ({interval})")
-    _row(table, "copy of the inputs", duration(prediction.copy_in_ns))
-    _row(table, "graph request", duration(prediction.request_ns))
-    _row(table, "gain", f"{percent(prediction.gain)} ({_gain_interval(prediction)})")
-    _row(table, "upper bound", _or_reason(prediction.upper_bound_ns))
-    console.print(table)
+    return [
+        ("normal request", duration(prediction.normal_ns)),
+        ("replay", f"{duration(prediction.replay_ns)} ({interval})"),
+        ("copy of the inputs", duration(prediction.copy_in_ns)),
+        ("graph request", duration(prediction.request_ns)),
+        ("gain", f"{percent(prediction.gain)} ({_gain_interval(prediction)})"),
+        # Of a recorded request, which takes longer: the bound may exceed the normal request above.
+        ("upper bound, recorder on", _or_reason(prediction.upper_bound_ns)),
+    ]
 
 
 def _gain_interval(prediction: Prediction) -> str:
@@ -212,35 +221,45 @@ def _print_shape(console: Console, shape: ShapeTrial) -> None:
         _line(console, f"shape {shape.shape}: not tried", "yellow")
         return
     if shape.costs:
-        costs = _table(f"costs, shape {shape.shape}", ("phase", "host time"), right=(1,))
-        for phase, elapsed in shape.costs.items():
-            _row(costs, phase, _or_reason(elapsed))
-        console.print(costs)
+        _print_rows(console, f"costs, shape {shape.shape}", cost_rows(shape), ("phase", "host time"))
     if shape.nodes is not None:
-        kinds = ", ".join(f"{count} {kind}" for kind, count in shape.nodes.kinds.items())
-        _line(console, f"graph: {shape.nodes.nodes} nodes ({kinds})")
-    _print_comparisons(console, shape.comparisons)
+        _line(console, nodes_text(shape.nodes))
+    for text, equal in comparison_lines(shape.comparisons):
+        _line(console, text, "" if equal else "red")
     if shape.completed:
-        _print_latency(console, compare_paths(shape))
+        _print_latency(console, f"latency, shape {shape.shape}", compare_paths(shape))
     for finding in shape.findings:
-        place = " ".join(part for part in (finding.call, finding.where) if part)
-        text = f"finding {finding.code} in {finding.phase}: {finding.message}" + (
-            f" [{place}]" if place else ""
-        )
-        _line(console, text, "red" if finding.blocks else "yellow")
+        _line(console, finding_text(finding), "red" if finding.blocks else "yellow")
         if finding.advice:
             _line(console, f"  {finding.advice}")
     if not shape.completed:
         _line(console, f"not completed: {ending(shape)}", "yellow")
 
 
-def _print_comparisons(console: Console, comparisons: Sequence[Comparison]) -> None:
+def cost_rows(shape: ShapeTrial) -> list[tuple[str, str]]:
+    """Each phase that was reached, with its host time."""
+    return [(str(phase), _or_reason(elapsed)) for phase, elapsed in shape.costs.items()]
+
+
+def nodes_text(nodes: NodeSet) -> str:
+    """What the captured graph is made of."""
+    kinds = ", ".join(f"{count} {kind}" for kind, count in nodes.kinds.items())
+    return f"graph: {nodes.nodes} nodes ({kinds})"
+
+
+def finding_text(finding: Finding) -> str:
+    """What went wrong, in which phase, call and place."""
+    place = " ".join(part for part in (finding.call, finding.where) if part)
+    return f"finding {finding.code} in {finding.phase}: {finding.message}" + (f" [{place}]" if place else "")
+
+
+def comparison_lines(comparisons: Sequence[Comparison]) -> Iterator[tuple[str, bool]]:
+    """For each subject how many comparisons agree, and whether all do."""
     for subject in dict.fromkeys(comparison.subject for comparison in comparisons):
         chosen = [comparison for comparison in comparisons if comparison.subject == subject]
         equal = sum(comparison.equal for comparison in chosen)
         exact = sum(comparison.exact for comparison in chosen)
-        text = f"{subject}: {equal} of {len(chosen)} equal, {exact} bit by bit"
-        _line(console, text, "" if equal == len(chosen) else "red")
+        yield f"{subject}: {equal} of {len(chosen)} equal, {exact} bit by bit", equal == len(chosen)
 
 
 def latency_rows(paths: PathComparison) -> list[tuple[str, QuantilePair | NotMeasured]]:
@@ -248,11 +267,11 @@ def latency_rows(paths: PathComparison) -> list[tuple[str, QuantilePair | NotMea
     return [("P50", paths.p50), ("P95", paths.p95), ("P99", paths.p99)]
 
 
-def _print_latency(console: Console, paths: PathComparison | NotMeasured) -> None:
+def _print_latency(console: Console, title: str, paths: PathComparison | NotMeasured) -> None:
     if isinstance(paths, NotMeasured):
-        _line(console, f"latency: {paths.reason}", "yellow")
+        _line(console, f"{title}: {paths.reason}", "yellow")
         return
-    table = _table("latency", ("", "normal", "graph", "ratio", "95 % interval"), right=(1, 2, 3, 4))
+    table = _table(title, ("", "normal", "graph", "ratio", "95 % interval"), right=(1, 2, 3, 4))
     for name, pair in latency_rows(paths):
         if isinstance(pair, NotMeasured):
             _row(table, name, pair.reason, "", "", "")
@@ -295,12 +314,15 @@ def print_verdict(console: Console, verdict: Verdict) -> None:
     console.print(table)
     for condition in verdict.conditions:
         _line(console, f"condition: {condition}")
-    _line(console, f"run {verdict.run}; it holds for the recorded environment only")
+    _line(console, f"run {verdict.run}; the verdict holds for the recorded environment only")
 
 
-def print_fingerprint(console: Console, fingerprint: Fingerprint) -> None:
-    """The environment: what must stay equal, what was so at the time, what could not be read."""
-    _simulated_line(console, fingerprint.simulated)
+def print_fingerprint(console: Console, fingerprint: Fingerprint, *, said_simulated: bool = False) -> None:
+    """The environment: what must stay equal, what was so at the time, what could not be read.
+
+    ``said_simulated``: a line above said so already.
+    """
+    _simulated_line(console, fingerprint.simulated and not said_simulated)
     table = _table(f"environment {fingerprint.digest[:12]}", ("field", "value"))
     for name, value in fingerprint.identity.items():
         _row(table, name, field_text(value))
@@ -336,6 +358,15 @@ def _table(title: str, columns: Iterable[str], right: tuple[int, ...] = ()) -> T
     for index, name in enumerate(columns):
         table.add_column(Text(name), justify="right" if index in right else "left", overflow="fold")
     return table
+
+
+def _print_rows(
+    console: Console, title: str, rows: Iterable[tuple[str, str]], head: tuple[str, str] = ("what", "value")
+) -> None:
+    table = _table(title, head, right=(1,))
+    for row in rows:
+        _row(table, *row)
+    console.print(table)
 
 
 def _row(table: Table, *cells: str) -> None:

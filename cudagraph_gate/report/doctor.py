@@ -14,7 +14,7 @@ def print_examination(console: Console, found: Examination) -> None:
     """Features with what was seen, advice, and the environment."""
     console.print(Text(found.device, style="bold"))
     if found.simulated:
-        console.print(Text(f"{SIMULATED_LINE} (no CUDA GPU can be used here)", style="bold magenta"))
+        console.print(Text(SIMULATED_LINE, style="bold magenta"))
     table = Table(title=Text("features"), title_justify="left")
     for name in ("feature", "works", "detail"):
         table.add_column(name, overflow="fold")
@@ -24,4 +24,4 @@ def print_examination(console: Console, found: Examination) -> None:
     console.print(table)
     for advice in found.advice:
         console.print(Text(advice, style="yellow"))
-    print_fingerprint(console, found.fingerprint)
+    print_fingerprint(console, found.fingerprint, said_simulated=found.simulated)

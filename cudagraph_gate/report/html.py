@@ -14,7 +14,19 @@ from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, view_trial
 from cudagraph_gate.gates.wording import duration, percent
 from cudagraph_gate.model import Cause, Decision, DeviceIdle, Fingerprint, NotMeasured, Verdict
 from cudagraph_gate.records import PathName
-from cudagraph_gate.report.console import SIMULATED_LINE, field_text, idle_shares, latency_rows
+from cudagraph_gate.report.console import (
+    SIMULATED_LINE,
+    comparison_lines,
+    cost_rows,
+    field_text,
+    finding_text,
+    idle_shares,
+    latency_rows,
+    nodes_text,
+    prediction_rows,
+    submission_rows,
+    times_rows,
+)
 
 WIDTH: Final = 720
 """Width of the pictures, in SVG units."""
@@ -43,9 +55,11 @@ _COLOURS: Final = {
     Cause.UNKNOWN: "#4a5568",
 }
 _STYLE: Final = """
-:root { color-scheme: light dark; --ink: #1a202c; --paper: #ffffff; --line: #cbd5e0; --soft: #4a5568; }
+:root { color-scheme: light dark; --ink: #1a202c; --paper: #ffffff; --line: #cbd5e0; --soft: #4a5568;
+        --good: #276749; --bad: #9b2c2c; --open: #975a16; }
 @media (prefers-color-scheme: dark) {
-  :root { --ink: #edf2f7; --paper: #171c26; --line: #4a5568; --soft: #a0aec0; }
+  :root { --ink: #edf2f7; --paper: #171c26; --line: #4a5568; --soft: #a0aec0;
+          --good: #68d391; --bad: #fc8181; --open: #f6ad55; }
 }
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
        max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
@@ -58,6 +72,7 @@ svg { width: 100%; height: auto; } svg text { fill: var(--ink); font-size: 12px;
 .banner { padding: 1rem; border-radius: .4rem; color: #ffffff; font-size: 1.4rem; }
 .go { background: #276749; } .no-go { background: #9b2c2c; } .maybe { background: #975a16; }
 .pass, .fail, .unknown { font-weight: bold; }
+.pass { color: var(--good); } .fail { color: var(--bad); } .unknown { color: var(--open); }
 .swatch { display: inline-block; width: .8em; height: .8em; margin-right: .4em; }
 """
 
@@ -67,7 +82,7 @@ def render_html(evidence: Evidence, verdict: Verdict) -> str:
     parts = [
         _banner(evidence, verdict),
         _gates(verdict),
-        *(_idle(device) for device in (evidence.diagnosis.devices if evidence.diagnosis else ())),
+        *_diagnosis(evidence),
         *_shapes(evidence),
         _environment(verdict.fingerprint),
     ]
@@ -81,7 +96,7 @@ def render_html(evidence: Evidence, verdict: Verdict) -> str:
 
 
 def _banner(evidence: Evidence, verdict: Verdict) -> str:
-    lines = [f"<p>run {escape(verdict.run)}; it holds for the recorded environment only</p>"]
+    lines = [f"<p>run {escape(verdict.run)}; the verdict holds for the recorded environment only</p>"]
     if verdict.rehearsal is not None:
         lines.append(f"<p>rehearsal: <b>{verdict.rehearsal}</b></p>")
     if verdict.stale:
@@ -109,7 +124,25 @@ def _gates(verdict: Verdict) -> str:
     return f'<h2>Gates</h2><div class="gates">{table}</div>'
 
 
-# --- idle time ------------------------------------------------------------------------------------
+# --- normal path ------------------------------------------------------------------------------------
+
+
+def _diagnosis(evidence: Evidence) -> Iterable[str]:
+    found = evidence.diagnosis
+    if found is None:
+        return
+    yield f"<p>{escape(found.conclusion)}</p>"
+    yield from (f"<p>problem: {escape(problem)}</p>" for problem in found.problems)
+    yield from (_idle(device) for device in found.devices)
+    yield "<h2>Submission</h2>" + _rows(submission_rows(found))
+    if evidence.profile is not None:
+        yield f"<h2>Normal path, shape {escape(evidence.profile.shape)}</h2>"
+        yield _rows(times_rows(evidence.profile))
+    yield "<h2>Prediction</h2>"
+    if isinstance(found.prediction, NotMeasured):
+        yield f"<p>no prediction: {escape(found.prediction.reason)}</p>"
+    else:
+        yield _rows(prediction_rows(found.prediction))
 
 
 def _idle(device: DeviceIdle) -> str:
@@ -141,17 +174,29 @@ def idle_bar(shares: Sequence[tuple[str, int, float]]) -> str:
     return f'<svg viewBox="0 0 {WIDTH} 36" role="img" aria-label="GPU time by cause">{"".join(pieces)}</svg>'
 
 
-# --- latency --------------------------------------------------------------------------------------
+# --- trial --------------------------------------------------------------------------------------
 
 
 def _shapes(evidence: Evidence) -> Iterable[str]:
     trial = view_trial(evidence)
     shapes = ([trial.target] if trial.target else []) + list(trial.others)
     for shape in shapes:
-        yield _shape(shape)
+        yield _latency(shape)
+        yield from _found(shape)
 
 
-def _shape(shape: ShapeTrial) -> str:
+def _found(shape: ShapeTrial) -> Iterable[str]:
+    """What a shape's graph is, what it cost, what agreed and what went wrong."""
+    lines = [nodes_text(shape.nodes)] if shape.nodes is not None else []
+    lines += [text for text, _ in comparison_lines(shape.comparisons)]
+    for finding in shape.findings:
+        lines += [finding_text(finding), finding.advice]
+    yield from (f"<p>{escape(line)}</p>" for line in lines if line)
+    if shape.costs:
+        yield f"<h2>Costs, shape {escape(shape.shape)}</h2>" + _rows(cost_rows(shape), ("phase", "host time"))
+
+
+def _latency(shape: ShapeTrial) -> str:
     title = f"<h2>Latency, shape {escape(shape.shape)}</h2>"
     paths = compare_paths(shape)
     if isinstance(paths, NotMeasured):
@@ -212,7 +257,7 @@ def _dots(path: str, sample: list[int], limit: float, top: int, colour: str) -> 
 
 
 def _x(latency: float, limit: float) -> float:
-    return LEFT + (WIDTH - LEFT - 2) * min(latency / limit, 1.0)
+    return LEFT + (WIDTH - LEFT - 4) * min(latency / limit, 1.0)
 
 
 # --- environment ----------------------------------------------------------------------------------
@@ -231,6 +276,11 @@ def _environment(fingerprint: Fingerprint | NotMeasured) -> str:
     return (
         title + _table(("field", "value"), rows) + f'<p class="note">digest {escape(fingerprint.digest)}</p>'
     )
+
+
+def _rows(rows: Iterable[tuple[str, str]], head: tuple[str, str] = ("what", "value")) -> str:
+    """A table of two columns of text."""
+    return _table(head, [[escape(what), escape(value)] for what, value in rows])
 
 
 def _table(head: Iterable[str], rows: Iterable[Sequence[str]]) -> str:

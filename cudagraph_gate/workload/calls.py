@@ -154,11 +154,17 @@ def flatten(value: Any) -> tuple[tuple[str, Any], ...]:
     return tuple((".".join(path) or "output", leaf) for path, leaf in _leaves(value, ()))
 
 
-def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _leaves(
+    value: Any, path: tuple[str, ...], above: tuple[int, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if id(value) in above:
+        raise WorkloadError(
+            f"the step's outputs contain themselves at {'.'.join(path)}", hint="return a plain tuple or dict"
+        )
     children = _children(value)
     if children is not None:
         for name, child in children:
-            yield from _leaves(child, (*path, name))
+            yield from _leaves(child, (*path, name), (*above, id(value)))
     elif value is not None:
         yield path, value
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from command import cgate, without_gpu
 
+from cudagraph_gate import __version__
+
 COMMANDS = ("doctor", "profile", "pilot", "verdict", "report", "run")
 HEAVY = ("numpy", "pandas", "pyarrow", "msgspec", "cuda", "cupti", "torch", "nvtx", "pynvml")
 ENOUGH_S = 1.0
@@ -54,3 +56,7 @@ def test_help_is_quick(tmp_path: Path, record_property):
     record_property("median_s", round(median_s, 3))
     sys.stdout.write(f"cgate --help: {median_s:.3f} s, median of {len(times)}\n")
     assert median_s < ENOUGH_S
+
+
+def test_the_version_is_that_of_the_package(tmp_path: Path):
+    assert cgate(tmp_path, "--version").out == f"cgate {__version__}\n"

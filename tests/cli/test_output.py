@@ -160,3 +160,12 @@ def test_a_policy_changes_the_verdict(recorded: Recorded):
     (recorded.folder / "pyproject.toml").write_text("[tool.cgate]\nmin_gain = 0.99\n")
     assert json.loads(cgate(recorded.folder, "verdict", "--json").out) == strict
     assert len(runs(recorded.folder)) == 1
+
+
+def test_doctor_says_why_it_took_the_simulated_device(tmp_path: Path):
+    advice = json.loads(cgate(tmp_path, "doctor", "--json").out)["advice"]
+    assert advice[0].startswith("no GPU can be used here: ")
+    assert advice[0].rpartition(" here: ")[2]
+    asked = json.loads(cgate(tmp_path, "doctor", "--device", "simulated", "--json").out)["advice"]
+    assert not any("no GPU" in text for text in asked)
+    assert cgate(tmp_path, "doctor").out.count(SIMULATED_LINE) == 1

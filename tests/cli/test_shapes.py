@@ -114,6 +114,21 @@ def test_a_named_run_is_added_to(profiled: Recorded):
     assert not (copy / "pilot.jsonl").exists()
 
 
+def test_a_named_run_of_another_version_of_the_file_is_not_added_to(profiled: Recorded):
+    write(profiled.folder, *LONG_KERNELS, more="# changed\n")
+    ended = cgate(profiled.folder, "pilot", "--run", str(profiled.run))
+    assert ended.code == 2
+    assert f"since {profiled.run.name} was recorded, workload_sha256 changed" in ended.complaint
+    assert not (profiled.run / "pilot.jsonl").exists()
+
+
+def test_a_named_run_of_another_workload_is_not_added_to(profiled: Recorded):
+    shutil.copy(profiled.folder / "model.py", profiled.folder / "other.py")
+    ended = cgate(profiled.folder, "pilot", "other.py", "--run", str(profiled.run))
+    assert ended.code == 2
+    assert "is a run of model.py, not of other.py" in ended.complaint
+
+
 def test_one_name_means_one_shape_in_a_run(profiled: Recorded):
     first = cgate(profiled.folder, "pilot", "--shapes", "n=16")
     assert first.code == 0

@@ -18,6 +18,7 @@ from evidence_builder import (
 )
 
 from cudagraph_gate.gates import Policy, judge
+from cudagraph_gate.gates.gates import conditions
 from cudagraph_gate.model import Counts, GateStatus, Reason
 from cudagraph_gate.records import Finding, NormalPathProbe, Phase, PhaseStarted, Record, WorkerEnd
 
@@ -224,3 +225,35 @@ def test_a_signal_is_named_once(gate: Gate):
 
 def test_without_profile_and_log_no_shape_was_tried(gate: Gate):
     assert "no shape was tried" in gate(2, profile=None, records=()).reason
+
+
+# --- copies, and requests that differ ---------------------------------------------------------------
+
+
+def test_a_copy_that_the_graph_lacks_fails(gate: Gate):
+    kinds = {"kernel": 8, "memset": 1}
+    for missing, copies in (("memcpy (2 x)", {"memcpy": 2, "memset": 1}), ("memset (1 x)", {"memset": 2})):
+        nodes = node_set(kinds=kinds, normal_copies=Counts(by_name=copies))
+        result = gate(2, records=trial(shape_records(nodes=nodes)))
+        assert (result.status, result.code) == (GateStatus.FAIL, Reason.ESCAPED_WORK)
+        assert f"misses work that the normal path runs: {missing}" in result.reason
+
+
+def test_the_same_copies_and_more_pass(gate: Gate):
+    nodes = node_set(kinds={"kernel": 8, "memcpy": 2}, normal_copies=Counts(by_name={"memcpy": 1}))
+    assert gate(2, records=trial(shape_records(nodes=nodes))).status is GateStatus.PASS
+
+
+def test_kernels_instead_of_a_copy_are_another_code_path(gate: Gate):
+    nodes = node_set(kernels=KERNELS | {"copy_kernel": 1}, normal_copies=Counts(by_name={"memcpy": 1}))
+    records = trial(shape_records(nodes=nodes))
+    assert gate(2, records=records).status is GateStatus.PASS
+    (condition,) = conditions(passing(records=records), Policy())
+    assert "another code path (without 1 of" in condition
+
+
+def test_few_requests_of_another_sequence_are_a_condition():
+    rare = diagnosis(requests=requests(stable=False, unstable_share=0.04))
+    (condition,) = conditions(passing(diagnosis=rare), Policy())
+    assert condition == "requests that run another sequence of operations (4.0 %) take the normal path"
+    assert conditions(passing(), Policy()) == ()

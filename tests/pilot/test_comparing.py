@@ -17,6 +17,7 @@ from cudagraph_gate.pilot.comparing import (
     compare_values,
     difference,
     repeat_tolerances,
+    uninformative,
 )
 
 NAN, INF = float("nan"), float("inf")
@@ -177,3 +178,50 @@ def test_final_state_names_three_entries_that_differ_and_counts_the_rest() -> No
     assert (found.equal, found.request) == (False, 4)
     assert found.detail == "state after the last request: a, b, c and 4 more"
     assert compare_final_state("b1", 4, want, want).equal
+
+
+# --- values that are easily taken for equal, and requests that show nothing -----------------------
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint64])
+def test_large_whole_numbers_that_floats_cannot_tell_apart_differ(kind: type[np.generic]) -> None:
+    one, other = np.array([2**60], kind), np.array([2**60 + 1], kind)
+    assert [difference(one, other).error, difference(other, one).error] == [1.0, 1.0]
+
+
+def test_the_widest_difference_of_whole_numbers_is_no_overflow() -> None:
+    ends = np.iinfo(np.int64)
+    assert difference(np.array([ends.min]), np.array([ends.max])).error == float(2**64 - 1)
+
+
+def test_a_poisoned_bool_is_not_true() -> None:
+    poisoned = np.array([0xFB], np.uint8).view(np.bool_)
+    assert difference(np.array([True]), poisoned).error > 0
+    assert difference(np.array([True]), np.array([True])).error == 0
+
+
+def test_host_arrays_that_cannot_be_subtracted_are_different() -> None:
+    found = difference(np.array(["a"]), np.array(["b"]))
+    assert (found.error, found.why_infinite) == (INF, "other values of type <U1")
+
+
+@pytest.mark.parametrize(
+    ("outputs", "why"),
+    [
+        ((f32(1), f32(2)), ""),
+        ((f32(1), f32(1)), "all requests give the same outputs"),
+        ((f32(), f32()), "no output holds a value"),
+        ((1, 2), "no output holds a value"),
+        ((f32(NAN), f32(NAN)), "output y is NaN throughout"),
+        ((f32(NAN), f32(1)), ""),
+        ((f32(NAN, 1), f32(NAN, 2)), ""),
+    ],
+)
+def test_requests_that_would_show_nothing(outputs: tuple[object, ...], why: str) -> None:
+    found = uninformative(trajectory(*outputs), inputs_vary=True)
+    assert found.startswith(why)
+    assert bool(found) == bool(why)
+
+
+def test_equal_requests_show_enough_where_no_input_may_change() -> None:
+    assert uninformative(trajectory(f32(1), f32(1)), inputs_vary=False) == ""

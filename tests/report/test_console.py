@@ -162,7 +162,7 @@ def test_a_finding_is_shown_with_its_call_and_advice(printed: Printed):
 def test_too_few_blocks_and_untried_shapes_are_said(printed: Printed):
     few = trial(shape_records(blocks=timed("normal", MS)), shapes=("b1", "b8"))
     text = printed(print_trial, passing(records=few))
-    assert "latency: 0 timed blocks of the graph path" in text
+    assert "latency, shape b1: 0 timed blocks of the graph path" in text
     assert "shape b8: not tried" in text
     assert "no shape was tried" in printed(print_trial, passing(profile=None, records=()))
 

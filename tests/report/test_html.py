@@ -19,7 +19,8 @@ from evidence_builder import (
 )
 
 from cudagraph_gate.gates import Evidence, Policy, judge, view_trial
-from cudagraph_gate.model import Cause
+from cudagraph_gate.model import Cause, Reason
+from cudagraph_gate.records import Finding, Phase
 from cudagraph_gate.report import render_html
 from cudagraph_gate.report.console import SIMULATED_LINE
 from cudagraph_gate.report.html import WIDTH, idle_bar, latency_picture
@@ -100,6 +101,24 @@ def test_numbers_of_idle_and_latency_are_there():
     assert "30.0 %" in words
     assert "0.600 to 0.600" in words
     assert "NVIDIA H200" in words
+
+
+def test_the_page_holds_what_the_console_prints():
+    finding = Finding(
+        shape="b1", phase=Phase.CAPTURE, code=Reason.CAPTURE_ILLEGAL, message="refused", advice="move it out"
+    )
+    words = page(passing(records=trial(shape_records(more=[finding])))).words
+    for said in (
+        diagnosis().conclusion,
+        "submission gap P5040.0 µs",
+        "request P501.00 ms",
+        "gain40.0 % (38.0 % to 42.0 %)",
+        "outputs: 6 of 6 equal",
+        "finding capture-illegal in capture: refused",
+        "move it out",
+        "first_replay",
+    ):
+        assert said in words
 
 
 def test_absence_prints_its_reason():
