@@ -37,7 +37,7 @@ def build(shape):
     def step(x):
         device.copy(work, x)
         for k in range(KERNELS):
-            factor, offset = np.float32(0.5 + k / KERNELS / 2), np.float32(k)
+            factor, offset = np.float32(1 - 1 / KERNELS), np.float32(k / KERNELS)
             device.launch(SCALE_ADD, launch_shape, (work, factor, offset, np.int32(n)))
         return work
 

@@ -94,7 +94,7 @@ def _nodes_check(nodes: NodeSet, *, agreed: bool) -> Check:
     absent += copies
     if absent and extra:
         other = (
-            f"the graph holds other kernels than the normal path runs: without {_kernels(absent)}, "
+            f"the graph holds other work than the normal path runs: without {_kernels(absent)}, "
             f"with {_kernels(extra)}"
         )
         # A library that takes another path while capturing; only agreeing outputs tell it from lost work.
@@ -127,8 +127,8 @@ def other_path_condition(trial: ShapeTrial | None) -> str:
         return ""
     return (
         f"while capturing, shape {trial.shape} takes another code path (without {absent.total()} of the "
-        f"normal path's kernels, with {extra.total()} others): compare outputs again after every change of a "
-        "library"
+        f"normal path's operations, with {extra.total()} others): compare outputs again after every change "
+        "of a library"
     )
 
 

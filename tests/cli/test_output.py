@@ -52,7 +52,7 @@ def test_run_and_verdict_print_the_same_object(original: Recorded):
     again = cgate(original.folder, "verdict", "--json")
     named = cgate(original.folder, "verdict", "--json", "--run", str(original.run))
     assert again.out == named.out == original.ended.out
-    assert again.err == ""
+    assert again.err == f"judging {original.run.name}, a run of model.py\n"
 
 
 def test_the_verdict_file_holds_it_too(original: Recorded):
@@ -147,7 +147,7 @@ def test_the_report_says_it_above_the_evidence_and_above_the_verdict_only(origin
 def test_the_report_as_a_page(original: Recorded, tmp_path: Path):
     page = tmp_path / "a page.html"
     ended = cgate(original.folder, "report", "--html", str(page), "--run", str(original.run))
-    assert (ended.code, ended.out, ended.err) == (0, "", f"written: {page}\n")
+    assert (ended.code, ended.out, ended.complaint) == (0, "", f"written: {page}")
     assert page.read_text().startswith("<!DOCTYPE html>")
     assert SIMULATED_LINE in page.read_text()
 

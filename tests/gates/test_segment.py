@@ -108,7 +108,7 @@ def test_other_kernels_fail_where_outputs_differ(gate: Gate):
     wrong = [compared("outputs", request, equal=request != 3) for request in range(5)]
     result = gate(2, records=trial(shape_records(nodes=node_set(kernels=FUSED), comparisons=wrong)))
     assert (result.status, result.code) == (GateStatus.FAIL, Reason.ESCAPED_WORK)
-    assert "the graph holds other kernels than the normal path runs" in result.reason
+    assert "the graph holds other work than the normal path runs" in result.reason
     assert result.measured["extra_kernels"] == {"fused": 1}
 
 
@@ -121,10 +121,10 @@ def test_other_kernels_fail_where_too_few_outputs_were_compared(gate: Gate):
 def test_other_kernels_with_agreeing_outputs_are_another_code_path_and_a_condition():
     verdict = judge(passing(records=captured(kernels=FUSED)), Policy())
     assert verdict.gates[1].status is GateStatus.PASS
-    assert "other kernels than the normal path runs" in verdict.gates[1].reason
+    assert "other work than the normal path runs" in verdict.gates[1].reason
     assert verdict.conditions == (
-        "while capturing, shape b1 takes another code path (without 6 of the normal path's kernels, with 1 "
-        "others): compare outputs again after every change of a library",
+        "while capturing, shape b1 takes another code path (without 6 of the normal path's operations, with "
+        "1 others): compare outputs again after every change of a library",
     )
 
 

@@ -111,3 +111,8 @@ def try_workload(folder: Path, text: str = "", *, shapes: str | None = None, lim
         error = failure
     shown = view_trial(pipeline.collect_evidence(run)).shapes
     return Tried(path, run, error, dict(shown))
+
+
+def unequal(tried: Tried, subject: str) -> list[int]:
+    """Requests in which a subject differs."""
+    return [found.request for found in tried.compared(subject) if not found.equal]
