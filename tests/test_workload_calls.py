@@ -386,3 +386,11 @@ def test_outputs_that_contain_themselves_are_refused() -> None:
     with pytest.raises(WorkloadError, match=r"contain themselves at 1\.again"):
         flatten(outputs)
     assert flatten([[1], [1]]) == (("0.0", 1), ("1.0", 1))
+
+
+def test_a_call_with_the_wrong_number_of_arguments_is_placed_at_the_function(tmp_path: Path) -> None:
+    workload = load(tmp_path, "def state():\n    return {}\n")
+    assert workload.state is not None
+    with pytest.raises(WorkloadError) as caught:
+        call_user(workload.state, 1, workload=workload, what="state()")
+    assert str(caught.value).startswith("mlp.py:3: state() raised TypeError: state() takes 0 positional")

@@ -29,7 +29,10 @@ def call_user(function: UserFunction, *args: Any, workload: Workload, what: str)
     except (DeviceError, NoDeviceError):
         raise
     except (Exception, SystemExit) as error:
-        raise user_error(error, workload.folder, what) from error
+        failed = user_error(error, workload.folder, what)
+        # A call with the wrong number of arguments fails before any line of the function runs.
+        failed.where = failed.where or _definition(function, workload.folder)
+        raise failed from error
 
 
 def user_error(error: BaseException, folder: Path, what: str) -> WorkloadError:
