@@ -11,18 +11,19 @@ from typing import Final
 
 from cudagraph_gate.timeline.cupti_buffers import collect
 from cudagraph_gate.timeline.cupti_library import Cupti, inject_nvtx, load_cupti, published_layouts
-from cudagraph_gate.timeline.cupti_rows import Decoder
+from cudagraph_gate.timeline.cupti_rows import (
+    KIND_DRIVER,
+    KIND_KERNEL,
+    KIND_MARKER,
+    KIND_MEMCPY,
+    KIND_MEMSET,
+    KIND_OVERHEAD,
+    KIND_RUNTIME,
+    KIND_SYNCHRONIZATION,
+    Decoder,
+)
 from cudagraph_gate.timeline.recorder import Level
 from cudagraph_gate.timeline.table import Timeline, TimelineMeta
-
-KIND_MEMCPY: Final = 1
-KIND_MEMSET: Final = 2
-KIND_DRIVER: Final = 4
-KIND_RUNTIME: Final = 5
-KIND_KERNEL: Final = 10
-KIND_MARKER: Final = 12
-KIND_OVERHEAD: Final = 17
-KIND_SYNCHRONIZATION: Final = 38
 
 STEM_OF: Final = {
     KIND_MEMCPY: "activity_memcpy",

@@ -27,6 +27,16 @@ Ints = npt.NDArray[np.int64]
 CallbackName = Callable[[int, int], str]
 """(1 for the driver API or 2 for the runtime API, callback id) -> function name."""
 
+KIND_MEMCPY: Final = 1
+KIND_MEMSET: Final = 2
+KIND_DRIVER: Final = 4
+KIND_RUNTIME: Final = 5
+KIND_KERNEL: Final = 10
+KIND_MARKER: Final = 12
+KIND_OVERHEAD: Final = 17
+KIND_SYNCHRONIZATION: Final = 38
+"""Activity kinds (CUpti_ActivityKind)."""
+
 COPY_NAMES: Final = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA"} | {
     8: "DtoD",
     9: "HtoH",
@@ -82,7 +92,7 @@ class Decoder:
         return rows[finished].sort_values("start_ns", kind="stable", ignore_index=True)
 
     def _kernels(self) -> pd.DataFrame:
-        rows = self._records.get(10)
+        rows = self._records.get(KIND_KERNEL)
         if rows is None:
             return frame(OPERATION_COLUMNS)
         shapes = {
@@ -94,14 +104,14 @@ class Decoder:
         return self._operation_frame(rows, KERNEL, self._texts(rows["name"]), {**shapes, **stamps})
 
     def _copies(self) -> pd.DataFrame:
-        rows = self._records.get(1)
+        rows = self._records.get(KIND_MEMCPY)
         if rows is None:
             return frame(OPERATION_COLUMNS)
         names = [COPY_NAMES.get(int(kind), f"copy kind {kind}") for kind in rows["copy_kind"]]
         return self._operation_frame(rows, MEMCPY, names, {"bytes": _integers(rows["bytes"])})
 
     def _memsets(self) -> pd.DataFrame:
-        rows = self._records.get(2)
+        rows = self._records.get(KIND_MEMSET)
         if rows is None:
             return frame(OPERATION_COLUMNS)
         names = [MEMSET] * len(rows)
@@ -127,7 +137,7 @@ class Decoder:
 
     # --- calls ------------------------------------------------------------------------------------
     def _calls(self) -> pd.DataFrame:
-        parts = [self._api(kind, domain) for kind, domain in ((5, 2), (4, 1))]
+        parts = [self._api(kind, domain) for kind, domain in ((KIND_RUNTIME, 2), (KIND_DRIVER, 1))]
         rows = _joined(CALL_COLUMNS, parts).sort_values(["start_ns", "end_ns"], ascending=[True, False])
         # A runtime call and the driver call under it share their correlation: the outer one is the call.
         rows = rows.drop_duplicates(["process", "correlation"], ignore_index=True)
@@ -156,7 +166,7 @@ class Decoder:
 
     def _with_synchronisation(self, calls: pd.DataFrame) -> pd.DataFrame:
         """Mark calls that waited by their synchronisation records; records without a call become calls."""
-        rows = self._records.get(38)
+        rows = self._records.get(KIND_SYNCHRONIZATION)
         if rows is None:
             return calls
         rows = rows[np.isin(rows["type"], list(SYNC_NAMES))]
@@ -178,7 +188,7 @@ class Decoder:
 
     # --- ranges and overheads ---------------------------------------------------------------------
     def _ranges(self) -> pd.DataFrame:
-        rows = self._records.get(12)
+        rows = self._records.get(KIND_MARKER)
         if rows is None:
             return frame(RANGE_COLUMNS)
         started = _markers(rows[(rows["flags_"] & MARKER_START) != 0])
@@ -200,7 +210,7 @@ class Decoder:
         )
 
     def _overheads(self) -> pd.DataFrame:
-        rows = self._records.get(17)
+        rows = self._records.get(KIND_OVERHEAD)
         if rows is None:
             return frame(OVERHEAD_COLUMNS)
         names = [OVERHEAD_NAMES.get(int(kind), f"overhead {kind}") for kind in rows["overhead_kind"]]
