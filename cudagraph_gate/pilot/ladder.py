@@ -137,7 +137,7 @@ class Trial:
         log.measured(session, Phase.WARM_UP, lambda: graphed.warm_up(WARM_UP_REQUESTS))
         log.begin(Phase.EXPECTED)
         if left_out := session.uncompared_state():
-            log.append(self._finding_of_large_state(left_out))
+            self._find_large_state(left_out)
         usable = [_baked(updatable, input_sets[0], values) for values in input_sets]
         expected = correctness.expect(session, usable)
         for comparison in compare_repeats(log.shape, expected.normal, expected.repeated):
@@ -179,7 +179,6 @@ class Trial:
     def _probe_normal_path(self, session: Session, expected: correctness.Expectation) -> NormalPathProbe:
         """Is the normal path still right in the process in which the capture failed?"""
         try:
-            session.adapter.recover()
             again = self._normal_again(session, expected)
         except Exception as error:  # noqa: BLE001  (a broken normal path is what is asked for)
             return NormalPathProbe(
@@ -225,15 +224,15 @@ class Trial:
             log.append(comparison)
             same &= comparison.equal
         if moved:
-            log.append(self._finding_of_moved(moved))
+            self._find_moved(moved)
         if expected.lost_inputs:
-            log.append(self._finding_of_lost_inputs(expected.lost_inputs))
+            self._find_lost_inputs(expected.lost_inputs)
         varying = any(size for size in map(adapter.nbytes, graphed.variables))
         if why := uninformative(expected.normal, inputs_vary=varying):
-            log.append(self._finding_of_sameness(why))
+            self._find_sameness(why)
         frozen = correctness.frozen(session, graphed.replay, expected, actual) if same else ""
         if frozen:
-            log.append(self._finding_of_frozen(frozen))
+            self._find_frozen(frozen)
         log.begin(Phase.NORMAL_AGAIN)
         again = self._normal_again(session, expected)
         log.append(again)
@@ -291,55 +290,58 @@ class Trial:
     def _blame(self, error: Exception | SystemExit) -> Finding:
         return blame(error, self._log.shape, self._log.phase, self._loaded.workload.folder)
 
-    def _finding_of_large_state(self, names: tuple[str, ...]) -> Finding:
-        return Finding(
-            shape=self._log.shape,
-            phase=self._log.phase,
-            code=Reason.UNMEASURABLE,
-            message=f"{len(names)} arrays of state, {names[0]} first, are too large to be compared unasked",
-            advice="name what requests change in state(), which is always compared",
+    def _find(self, code: Reason, message: str, advice: str, *, blocks: bool = True) -> None:
+        """Log a finding of the current phase."""
+        self._log.append(
+            Finding(
+                shape=self._log.shape,
+                phase=self._log.phase,
+                code=code,
+                message=message,
+                advice=advice,
+                blocks=blocks,
+            )
+        )
+
+    def _find_large_state(self, names: tuple[str, ...]) -> None:
+        self._find(
+            Reason.UNMEASURABLE,
+            f"{len(names)} arrays of state, {names[0]} first, are too large to be compared unasked",
+            "name what requests change in state(), which is always compared",
             blocks=False,
         )
 
-    def _finding_of_moved(self, moved: dict[str, int]) -> Finding:
+    def _find_moved(self, moved: dict[str, int]) -> None:
         name, request = next(iter(moved.items()))
         others = f" and {len(moved) - 1} more" if len(moved) > 1 else ""
-        return Finding(
-            shape=self._log.shape,
-            phase=Phase.TRAJECTORY,
-            code=Reason.UNSTABLE_ADDRESS,
-            message=f"state {name}{others} lay elsewhere before request {request} than when it was captured: "
+        self._find(
+            Reason.UNSTABLE_ADDRESS,
+            f"state {name}{others} lay elsewhere before request {request} than when it was captured: "
             "the graph still uses the old memory",
-            advice="change state in place (copy_ into it), or capture again after every such change",
+            "change state in place (copy_ into it), or capture again after every such change",
         )
 
-    def _finding_of_lost_inputs(self, names: tuple[str, ...]) -> Finding:
-        return Finding(
-            shape=self._log.shape,
-            phase=Phase.TRAJECTORY,
-            code=Reason.STATE_MUTATION,
-            message=f"the step changes input {', '.join(names)} in place without returning it: "
+    def _find_lost_inputs(self, names: tuple[str, ...]) -> None:
+        self._find(
+            Reason.STATE_MUTATION,
+            f"the step changes input {', '.join(names)} in place without returning it: "
             "a replay changes its own copy, and the caller's array stays as it was",
-            advice="return it, or let the step keep it and name it in state()",
+            "return it, or let the step keep it and name it in state()",
         )
 
-    def _finding_of_sameness(self, why: str) -> Finding:
-        return Finding(
-            shape=self._log.shape,
-            phase=Phase.TRAJECTORY,
-            code=Reason.UNMEASURABLE,
-            message=f"agreeing outputs show nothing: {why}",
-            advice="let inputs(shape, seed) depend on its seed, and return what the step computes from them",
+    def _find_sameness(self, why: str) -> None:
+        self._find(
+            Reason.UNMEASURABLE,
+            f"agreeing outputs show nothing: {why}",
+            "let inputs(shape, seed) depend on its seed, and return what the step computes from them",
         )
 
-    def _finding_of_frozen(self, name: str) -> Finding:
-        return Finding(
-            shape=self._log.shape,
-            phase=Phase.TRAJECTORY,
-            code=Reason.FROZEN_HOST_STATE,
-            message=f"from the same state and inputs {name} differs at each call of the normal path, "
+    def _find_frozen(self, name: str) -> None:
+        self._find(
+            Reason.FROZEN_HOST_STATE,
+            f"from the same state and inputs {name} differs at each call of the normal path, "
             "and never between replays",
-            advice="keep what changes from call to call (counters, schedules, seeds) in device memory",
+            "keep what changes from call to call (counters, schedules, seeds) in device memory",
         )
 
     def _finding_of_workload(self, error: CgateError) -> Finding:
