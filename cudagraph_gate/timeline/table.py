@@ -23,6 +23,11 @@ TIMELINE_SCHEMA_VERSION: Final = 1
 KERNEL: Final = "kernel"
 MEMCPY: Final = "memcpy"
 MEMSET: Final = "memset"
+GRAPH: Final = "graph"
+"""A whole graph launch recorded as one operation, without its nodes."""
+
+DIGITS: Final = "0123456789"
+COPY_NAMES: Final = ("HtoD", "DtoH", "DtoD", "HtoH", "PtoP", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA")
 
 REQUEST_DOMAIN: Final = "cgate"
 REQUEST_RANGE: Final = "request"
@@ -50,7 +55,9 @@ OPERATION_COLUMNS: Final[Mapping[str, str]] = {
     "block_y": "int32",
     "block_z": "int32",
 }
-"""GPU operations: kernels, copies (``name`` says the direction) and memsets."""
+"""GPU operations: kernels, copies (``name`` says the direction), memsets and whole graph launches.
+
+``name`` of a copy is a direction of ``COPY_NAMES`` (HtoD, DtoH, …)."""
 CALL_COLUMNS: Final[Mapping[str, str]] = {
     "name": "category",
     "start_ns": "int64",
@@ -60,8 +67,15 @@ CALL_COLUMNS: Final[Mapping[str, str]] = {
     "correlation": "int64",
     "blocking": "bool",
     "status": "int32",
+    "site": "category",
+    "stream": "int32",
+    "event": "int64",
 }
-"""Host calls of the CUDA API; ``blocking`` ones wait for the device; ``status`` 0 is success."""
+"""Host calls of the CUDA API; ``blocking`` ones wait for the device; ``status`` 0 is success.
+
+``site`` is where in the program the call was made, empty where that is not known. ``stream`` and ``event``
+are what the call is about, as far as the recorder says it, else 0: a stream wait names the stream that waits
+and the event that it waits for, an event record the event and its stream."""
 RANGE_COLUMNS: Final[Mapping[str, str]] = {
     "name": "category",
     "domain": "category",
@@ -80,12 +94,26 @@ OVERHEAD_COLUMNS: Final[Mapping[str, str]] = {
 }
 """Intervals that the recorder itself cost."""
 
+CPU_TIME_COLUMNS: Final[Mapping[str, str]] = {
+    "process": "int32",
+    "thread": "int64",
+    "start_ns": "int64",
+    "end_ns": "int64",
+    "on_cpu_ns": "int64",
+}
+"""How long a thread was on a CPU within an interval. Intervals of one thread do not overlap."""
+
 FAMILIES: Final[Mapping[str, Mapping[str, str]]] = {
     "operations": OPERATION_COLUMNS,
     "calls": CALL_COLUMNS,
     "ranges": RANGE_COLUMNS,
     "overheads": OVERHEAD_COLUMNS,
+    "cpu_times": CPU_TIME_COLUMNS,
 }
+
+
+ADDED_COLUMNS: Final = frozenset(("site", "stream", "event", "on_cpu_ns"))
+"""Columns that files of earlier versions lack, in one family at least: blank where they do."""
 
 
 class TimelineMeta(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +128,8 @@ class TimelineMeta(msgspec.Struct, frozen=True, kw_only=True):
     dropped_records: int = 0
     problems: tuple[str, ...] = ()
     """What could not be recorded or read, one line each."""
+    request_range: str = ""
+    """Name of the user range that marks requests (also numbered, as in ``step#12``); empty: cgate's own."""
 
 
 def frame(columns: Mapping[str, str], values: Mapping[str, Any] | None = None, rows: int = 0) -> pd.DataFrame:
@@ -139,11 +169,18 @@ class Timeline:
     calls: pd.DataFrame = _empty_family(CALL_COLUMNS)
     ranges: pd.DataFrame = _empty_family(RANGE_COLUMNS)
     overheads: pd.DataFrame = _empty_family(OVERHEAD_COLUMNS)
+    cpu_times: pd.DataFrame = _empty_family(CPU_TIME_COLUMNS)
 
     def requests(self) -> pd.DataFrame:
         """The ranges that mark requests, in time order."""
-        ranges = self.ranges
-        marked = ranges[(ranges["domain"] == REQUEST_DOMAIN) & (ranges["name"] == REQUEST_RANGE)]
+        ranges, named = self.ranges, self.meta.request_range
+        if named:
+            names = [
+                name for name in ranges["name"].cat.categories if name.rstrip(DIGITS) in (named, f"{named}#")
+            ]
+            marked = ranges[ranges["name"].isin(names)]
+        else:
+            marked = ranges[(ranges["domain"] == REQUEST_DOMAIN) & (ranges["name"] == REQUEST_RANGE)]
         return marked.sort_values("start_ns", kind="stable", ignore_index=True)
 
 
@@ -206,9 +243,15 @@ def _decoded(table: Any) -> Any:
     return table
 
 
+def _all_null(column: Any) -> bool:
+    return bool(column.null_count == len(column))
+
+
 def _family(table: Any, family: str, columns: Mapping[str, str]) -> pd.DataFrame:
     # Filtered before it leaves Arrow: a nullable int64 column would become float64 and lose nanoseconds.
     import pyarrow.compute as pc
 
-    rows = table.filter(pc.equal(table.column("family"), family)).select(list(columns))
-    return frame(columns, {name: rows.column(name).to_numpy() for name in columns})
+    rows = table.filter(pc.equal(table.column("family"), family))
+    added = {name for name in ADDED_COLUMNS if name not in rows.column_names or _all_null(rows.column(name))}
+    rows = rows.select([name for name in columns if name not in added])
+    return frame(columns, {name: rows.column(name).to_numpy() for name in rows.column_names})

@@ -114,8 +114,8 @@ def test_calls_have_the_names_of_their_api() -> None:
         ]
     ).calls
     assert rows(found, *CALL_COLUMNS) == [
-        ("cuLaunchKernel", 10, 20, 8, 2**31, 1, False, 700),
-        ("cudaLaunchKernel", 30, 40, 8, 5, 2, False, 0),
+        ("cuLaunchKernel", 10, 20, 8, 2**31, 1, False, 700, "", 0, 0),
+        ("cudaLaunchKernel", 30, 40, 8, 5, 2, False, 0, "", 0, 0),
     ]
 
 

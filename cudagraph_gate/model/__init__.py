@@ -1,0 +1,93 @@
+"""Values that pass between the rooms and into the evidence folder: frozen, typed, in ns and bytes.
+
+Absence is a :class:`NotMeasured` with its reason, never -1 and never a missing field.
+"""
+
+from __future__ import annotations
+
+from cudagraph_gate.model.base import (
+    SCHEMA_VERSION,
+    SUBMISSION_CAUSES,
+    Cause,
+    Limiter,
+    Measured,
+    NotMeasured,
+    Reason,
+    Value,
+)
+from cudagraph_gate.model.diagnosis import (
+    DeviceIdle,
+    Diagnosis,
+    HostWork,
+    IdleInterval,
+    Launches,
+    LaunchPhases,
+    Prediction,
+    ProfileTimes,
+    QueueDepth,
+    RangeSummary,
+    Requests,
+    ThreadSubmissions,
+)
+from cudagraph_gate.model.environment import FieldValue, Fingerprint, Scalar
+from cudagraph_gate.model.segments import (
+    CallSite,
+    CallSummary,
+    Capturability,
+    MapEdge,
+    MapNode,
+    MapRole,
+    ReplayPrediction,
+    Segment,
+    SegmentMap,
+    SegmentVariant,
+    SegmentVariation,
+    StablePiece,
+)
+from cudagraph_gate.model.statistics import Counts, Distribution, Histogram
+from cudagraph_gate.model.verdict import Decision, GateResult, GateStatus, Verdict
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "SUBMISSION_CAUSES",
+    "CallSite",
+    "CallSummary",
+    "Capturability",
+    "Cause",
+    "Counts",
+    "Decision",
+    "DeviceIdle",
+    "Diagnosis",
+    "Distribution",
+    "FieldValue",
+    "Fingerprint",
+    "GateResult",
+    "GateStatus",
+    "Histogram",
+    "HostWork",
+    "IdleInterval",
+    "LaunchPhases",
+    "Launches",
+    "Limiter",
+    "MapEdge",
+    "MapNode",
+    "MapRole",
+    "Measured",
+    "NotMeasured",
+    "Prediction",
+    "ProfileTimes",
+    "QueueDepth",
+    "RangeSummary",
+    "Reason",
+    "ReplayPrediction",
+    "Requests",
+    "Scalar",
+    "Segment",
+    "SegmentMap",
+    "SegmentVariant",
+    "SegmentVariation",
+    "StablePiece",
+    "ThreadSubmissions",
+    "Value",
+    "Verdict",
+]
