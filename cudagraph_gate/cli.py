@@ -45,6 +45,28 @@ Shapes = Annotated[
 RunFolder = Annotated[Path | None, typer.Option("--run", help="Run folder; the newest by default.")]
 PolicyFile = Annotated[Path | None, typer.Option(help="TOML file with the limits, as in \\[tool.cgate].")]
 Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+TraceFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="FILE",
+        help="Read a torch.profiler JSON, an Nsight Systems SQLite file, or a folder with the JSON files of "
+        "several ranks. Needs no GPU.",
+    ),
+]
+RangeName = Annotated[
+    str,
+    typer.Option("--range", metavar="NAME", help="NVTX range that is one request (also numbered: NAME#12)."),
+]
+Definitions = Annotated[
+    str, typer.Option(help="cgate, or hta: idle as HolisticTraceAnalysis divides it, too.")
+]
+PerfettoFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write the timeline for ui.perfetto.dev.")
+]
+DotFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write the best segment's map for Graphviz.")
+]
 Limit = Annotated[float, typer.Option(min=1, help="Seconds without progress after which a worker is killed.")]
 
 
@@ -80,29 +102,112 @@ def doctor(device: Device = "auto", as_json: Json = False) -> None:
 
 
 @app.command(
-    epilog="Examples: cgate profile workload.py; cgate profile train.py -- --steps 20",
+    epilog="Examples: cgate profile workload.py; cgate profile train.py --range step --iterations 50 -- "
+    "--steps 200; cgate profile --from trace.json.gz --perfetto timeline.json",
 )
 def profile(
-    workload: Workload,
+    workload: Annotated[
+        Path | None, typer.Argument(help="A module with build and inputs, or any Python script.")
+    ] = None,
     arguments: Annotated[list[str] | None, typer.Argument(help="Arguments of a script, after --.")] = None,
+    source: TraceFile = None,
     device: Device = "auto",
     shapes: Shapes = None,
+    duration: Annotated[
+        float | None, typer.Option(min=0.1, help="Record so many seconds, then end the script.")
+    ] = None,
+    iterations: Annotated[
+        int | None, typer.Option(min=1, help="Record so many requests; of a script, ranges named by --range.")
+    ] = None,
+    range_name: RangeName = "",
+    trace_children: Annotated[
+        bool, typer.Option("--trace-children", help="Record the Python processes that a script starts, too.")
+    ] = False,
+    definitions: Definitions = "cgate",
+    perfetto: PerfettoFile = None,
+    dot: DotFile = None,
     time_limit: Limit = 300.0,
     as_json: Json = False,
 ) -> None:
-    """Record the normal path and say where its time goes."""
+    """Record the normal path, or read another recorder's trace, and say where the time goes."""
     from cudagraph_gate import pipeline
-    from cudagraph_gate.report import machine, print_evidence, terminal
+    from cudagraph_gate.report import terminal
 
+    extent = {"duration_s": duration, "iterations": iterations, "trace_children": trace_children}
+    interrupted = None
     with terminal.progress() as report:
-        run = pipeline.profile(workload, tuple(arguments or ()), _options(device, shapes, time_limit, report))
+        options = _options(device, shapes, time_limit, report, range_name=range_name, **extent)
+        try:
+            done = _profiled(workload, tuple(arguments or ()), source, options)
+        except pipeline.Interrupted as early:
+            done, interrupted = early.run, early
+    _show_profile(done, definitions, as_json)
+    _write_views(done, perfetto, dot)
+    terminal.say(f"evidence: {done.folder}")
+    if interrupted:
+        raise interrupted
+
+
+def _profiled(
+    workload: Path | None, arguments: tuple[str, ...], source: Path | None, options: Options
+) -> Run:
+    from cudagraph_gate import pipeline
+
+    if source is None:
+        return pipeline.profile(_named(workload), arguments, options)
+    _refuse_beside_trace(workload, options)
+    return pipeline.import_trace(source, options)
+
+
+def _named(workload: Path | None) -> Path:
+    if workload is None:
+        raise UsageError("name a workload, a script, or --from FILE", hint="cgate profile --help shows how")
+    return workload
+
+
+def _refuse_beside_trace(workload: Path | None, options: Options) -> None:
+    """What records something has no meaning for a trace that is recorded already."""
+    given = {
+        "a workload": workload is not None,
+        "--device": options.device != "auto",
+        "--shapes": options.shapes is not None,
+        "--duration": options.duration_s is not None,
+        "--iterations": options.iterations is not None,
+        "--trace-children": options.trace_children,
+    }
+    for name, there in given.items():
+        if there:
+            raise UsageError(f"--from reads a finished trace: {name} does not go with it")
+
+
+def _show_profile(run: Run, definitions: str, as_json: bool) -> None:
+    from cudagraph_gate import pipeline
+    from cudagraph_gate.report import machine, print_evidence, print_hta, print_next_command, terminal
+
+    if definitions not in ("cgate", "hta"):
+        raise UsageError(f"--definitions {definitions} is unknown", hint="use cgate or hta")
     evidence = pipeline.collect_evidence(run)
+    hta = pipeline.hta_view(run) if definitions == "hta" else None
     if as_json:
-        terminal.print_json(machine.profile(evidence))
-    else:
-        with terminal.result() as console:
-            print_evidence(console, evidence)
-    terminal.say(f"evidence: {run.folder}")
+        terminal.print_json(machine.profile(evidence, hta))
+        return
+    with terminal.result() as console:
+        print_evidence(console, evidence)
+        if hta is not None:
+            print_hta(console, hta)
+        print_next_command(console, evidence)
+
+
+def _write_views(run: Run, perfetto: Path | None, dot: Path | None) -> None:
+    from cudagraph_gate import pipeline
+    from cudagraph_gate.report import terminal
+
+    if perfetto is not None:
+        pipeline.write_perfetto_view(run, perfetto)
+        terminal.say(f"written: {perfetto} (open it in ui.perfetto.dev)")
+    if dot is not None:
+        pipeline.write_segment_map(run, dot)
+        terminal.say(f"written: {dot}")
 
 
 @app.command(
@@ -144,13 +249,15 @@ def verdict(run: RunFolder = None, policy: PolicyFile = None, as_json: Json = Fa
     raise typer.Exit(exit_code(judged))
 
 
-@app.command(epilog="Examples: cgate report; cgate report --html report.html")
+@app.command(epilog="Examples: cgate report; cgate report --html report.html --perfetto timeline.json")
 def report(
     run: RunFolder = None,
     policy: PolicyFile = None,
     html: Annotated[Path | None, typer.Option(help="Write one self-contained page with pictures.")] = None,
+    perfetto: PerfettoFile = None,
+    dot: DotFile = None,
 ) -> None:
-    """Show everything that a run found."""
+    """Show everything that a run found, or write it to files."""
     from cudagraph_gate import pipeline
     from cudagraph_gate.report import print_evidence, print_verdict, terminal, write_page
 
@@ -159,9 +266,11 @@ def report(
     if html is not None:
         write_page(html, found, judged)
         terminal.say(f"written: {html}")
+    _write_views(chosen, perfetto, dot)
+    if html or perfetto or dot:
         return
     with terminal.result() as console:
-        print_evidence(console, found)
+        print_evidence(console, found, details=True)
         print_verdict(console, judged)
 
 
@@ -202,7 +311,9 @@ def _judge(folder: Path | None, policy: Path | None) -> tuple[Run, Verdict]:
     return chosen, pipeline.verdict(chosen, load_policy(policy, Path.cwd()))
 
 
-def _options(device: str, shapes: str | None, limit_s: float, report: Callable[..., None]) -> Options:
+def _options(
+    device: str, shapes: str | None, limit_s: float, report: Callable[..., None], **recording: Any
+) -> Options:
     from cudagraph_gate.pipeline import Options
     from cudagraph_gate.report import terminal
 
@@ -214,6 +325,7 @@ def _options(device: str, shapes: str | None, limit_s: float, report: Callable[.
         limit_s=limit_s,
         on_progress=report,
         warn=terminal.say,
+        **recording,
     )
 
 

@@ -50,9 +50,9 @@ class RunInfo(Value, frozen=True, kw_only=True):
     created: str
     """UTC, ISO 8601."""
     mode: str
-    """``module`` (keeps the workload contract) or ``script`` (profiled only)."""
+    """``module`` (keeps the workload contract), ``script`` (profiled only) or ``trace`` (a file)."""
     device: str
-    """What was asked for: ``auto``, ``cuda`` or ``simulated``."""
+    """What was asked for: ``auto``, ``cuda`` or ``simulated``; ``none`` for a trace."""
 
 
 class Run:

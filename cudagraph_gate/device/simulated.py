@@ -27,12 +27,12 @@ from cudagraph_gate.device.port import (
     Stream,
 )
 from cudagraph_gate.device.simulated_array import SimulatedArray
-from cudagraph_gate.device.simulated_engine import Engine
+from cudagraph_gate.device.simulated_engine import Engine, HostThread
 from cudagraph_gate.device.simulated_graph import SimulatedGraph
 from cudagraph_gate.device.simulated_memory import Region
 from cudagraph_gate.device.simulated_spec import Fault, SimulatedSpec
 from cudagraph_gate.device.simulated_stream import SimulatedStream, simulated_stream
-from cudagraph_gate.device.simulated_trace import SimulatedTrace, range_row
+from cudagraph_gate.device.simulated_trace import SimulatedTrace, cpu_time_row, range_row
 from cudagraph_gate.device.simulated_work import CopyWork, FillWork, KernelWork, Operand, Work
 from cudagraph_gate.errors import UsageError, device_error
 
@@ -63,7 +63,21 @@ class SimulatedDevice(Device):
 
     def host_work(self, duration_ns: int) -> None:
         """Let the calling thread compute for ``duration_ns``: stands for the Python between calls."""
-        self._engine.thread().work(duration_ns)
+        thread = self._engine.thread()
+        thread.work(duration_ns)
+        self._trace_cpu(thread, duration_ns, on_cpu_ns=duration_ns)
+
+    def host_wait(self, duration_ns: int) -> None:
+        """Let the calling thread wait for ``duration_ns`` off the CPU: for a file, a lock, another thread."""
+        thread = self._engine.thread()
+        thread.wait_until(thread.clock_ns + duration_ns)
+        self._trace_cpu(thread, duration_ns, on_cpu_ns=0)
+
+    def _trace_cpu(self, thread: HostThread, duration_ns: int, *, on_cpu_ns: int) -> None:
+        with self._engine.locked():
+            if self._engine.trace is not None and duration_ns:
+                row = cpu_time_row(thread.ident, thread.clock_ns - duration_ns, thread.clock_ns, on_cpu_ns)
+                self._engine.trace.cpu_times.append(row)
 
     # --- memory -----------------------------------------------------------------------------------
     def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> DeviceArray:
@@ -183,6 +197,12 @@ class SimulatedDevice(Device):
             if self._engine.trace is not None:
                 raise UsageError("the simulated device records already")
             self._engine.trace = SimulatedTrace()
+
+    def traced_ranges(self, name: str) -> int:
+        """Ranges called ``name`` in the recording so far; 0 when nothing records."""
+        with self._engine.locked():
+            trace = self._engine.trace
+            return sum(row["name"] == name for row in trace.ranges) if trace is not None else 0
 
     def stop_trace(self) -> SimulatedTrace:
         """Stop recording; operations still to run are in it. Raises UsageError when nothing records."""

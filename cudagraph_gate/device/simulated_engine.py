@@ -80,6 +80,7 @@ class Engine:
         self.trace: SimulatedTrace | None = None
         self.stream_numbers = count(FIRST_STREAM)
         self.graph_numbers = count(1)
+        self.event_numbers = count(1)
         self.blocking_ready_ns = 0
         self.legacy_ready_ns = 0
         self.done_ns = 0

@@ -14,6 +14,7 @@ class SimulatedEvent:
 
     def __init__(self, engine: Engine, done_ns: int, capture: Capture | None = None, tips: Tips = ()) -> None:
         self._engine = engine
+        self.number = next(engine.event_numbers)
         self.done_ns = done_ns
         self.capture = capture
         self.tips = tips
@@ -22,6 +23,7 @@ class SimulatedEvent:
         """Block until it has happened. Raises CUDA_ERROR_CAPTURED_EVENT when it was captured."""
         engine = self._engine
         with engine.call("cuEventSynchronize", engine.spec.sync_call_ns, blocking=True) as call:
+            call.event = self.number
             self._require_uncaptured(call.name)
             engine.captures.forbid_unsafe(call.name, engine.thread())
             engine.thread().wait_until(self.done_ns)
@@ -71,6 +73,7 @@ class SimulatedStream:
         """Block until its work is done."""
         engine = self.engine
         with engine.call("cuStreamSynchronize", engine.spec.sync_call_ns, blocking=True) as call:
+            call.stream = self.number
             if self.capture is not None:
                 self.capture.require_valid(call.name)
                 engine.captures.violate("CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", call.name, self.capture)
@@ -85,9 +88,12 @@ class SimulatedStream:
             engine.captures.forbid_implicit(call.name, self)
             if self.capture is not None:
                 self.capture.require_valid(call.name)
-                return SimulatedEvent(engine, 0, self.capture, self.capture.tips[self])
-            engine.delay(self, engine.earliest_start_ns(self))
-            return SimulatedEvent(engine, self.ready_ns)
+                event = SimulatedEvent(engine, 0, self.capture, self.capture.tips[self])
+            else:
+                engine.delay(self, engine.earliest_start_ns(self))
+                event = SimulatedEvent(engine, self.ready_ns)
+            call.stream, call.event = self.number, event.number
+            return event
 
     def wait(self, event: Event) -> None:
         """Later work waits for ``event``; a captured event takes this stream into its capture."""
@@ -95,6 +101,7 @@ class SimulatedStream:
             raise TypeError("an event of this device is needed")
         engine = self.engine
         with engine.call("cuStreamWaitEvent", engine.spec.event_call_ns) as call:
+            call.stream, call.event = self.number, event.number
             engine.captures.forbid_implicit(call.name, self)
             if self.capture is not None:
                 self.capture.require_valid(call.name)

@@ -49,6 +49,7 @@ class SimulatedTrace:
     operations: list[Row] = field(default_factory=list)
     calls: list[Row] = field(default_factory=list)
     ranges: list[Row] = field(default_factory=list)
+    cpu_times: list[Row] = field(default_factory=list)
 
 
 @dataclass
@@ -61,6 +62,9 @@ class HostCall:
     correlation: int
     blocking: bool
     status: str = "CUDA_SUCCESS"
+    stream: int = 0
+    event: int = 0
+    """What it is about, where it is an event record, a stream wait or a synchronisation."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,9 @@ def call_row(call: HostCall, end_ns: int) -> Row:
         "correlation": call.correlation,
         "blocking": call.blocking,
         "status": STATUS[call.status],
+        "site": "",
+        "stream": call.stream,
+        "event": call.event,
     }
 
 
@@ -99,6 +106,17 @@ def range_row(name: str, domain: str, start_ns: int, end_ns: int, thread: int) -
         "process": os.getpid(),
         "thread": thread,
         "end_thread": thread,
+    }
+
+
+def cpu_time_row(thread: int, start_ns: int, end_ns: int, on_cpu_ns: int) -> Row:
+    """A stretch of a thread's time between calls as a timeline row."""
+    return {
+        "process": os.getpid(),
+        "thread": thread,
+        "start_ns": start_ns,
+        "end_ns": end_ns,
+        "on_cpu_ns": on_cpu_ns,
     }
 
 

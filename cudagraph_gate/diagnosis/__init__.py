@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import numpy as np
+import dataclasses
+
+from msgspec.structs import replace
 
 from cudagraph_gate.diagnosis.conclusion import conclude
-from cudagraph_gate.diagnosis.idle import idle_of_devices
+from cudagraph_gate.diagnosis.host_time import host_work_of
+from cudagraph_gate.diagnosis.idle import IdleOfDevice, idle_of_devices
 from cudagraph_gate.diagnosis.intervals import Window
 from cudagraph_gate.diagnosis.launches import launches_of
+from cudagraph_gate.diagnosis.limiter import Limits, busiest, idle_gaps_of, limits_of
+from cudagraph_gate.diagnosis.pieces import idle_pieces
 from cudagraph_gate.diagnosis.prediction import predict
 from cudagraph_gate.diagnosis.ranges import ranges_of
 from cudagraph_gate.diagnosis.requests import requests_of
+from cudagraph_gate.diagnosis.segments import segments_of
 from cudagraph_gate.diagnosis.submission import operations_with_submission, submission_known
-from cudagraph_gate.model import Diagnosis, NotMeasured, ProfileTimes
+from cudagraph_gate.model import Diagnosis, Limiter, NotMeasured, ProfileTimes, Requests
 from cudagraph_gate.timeline.table import Timeline, TimelineMeta
 
-__all__ = ["diagnose"]
+__all__ = ["diagnose", "idle_pieces"]
 
 
 def diagnose(
@@ -27,37 +33,57 @@ def diagnose(
     last one's end, or where no request is marked the first to the last GPU operation. Raises ValueError for
     a window that ends before it starts.
     """
-    window = window or _window(timeline)
+    window = window or timeline.window()
     if window[1] < window[0]:
         raise ValueError(f"the window ends before it starts: {window}")
     operations = operations_with_submission(timeline)
-    devices = idle_of_devices(timeline, operations, window)
-    summaries = tuple(device.summary for device in devices)
+    devices = tuple(_completed(one, timeline) for one in idle_of_devices(timeline, operations, window))
     launches = launches_of(timeline, operations, window)
     requests = requests_of(timeline, operations, window, devices)
-    prediction = predict(requests, times, graph_launches=launches.graph_launches)
+    segments = segments_of(timeline, operations, window, devices)
+    limits = _limits(timeline, devices, requests, times)
     meta = timeline.meta
-    return Diagnosis(
+    found = Diagnosis(
         source=meta.source,
         level=meta.level,
         simulated=meta.simulated,
         resolution_ns=meta.resolution_ns,
         problems=(*meta.problems, *_problems(meta, int((~submission_known(operations)).sum()))),
-        devices=summaries,
+        devices=tuple(device.summary for device in devices),
         launches=launches,
-        ranges=ranges_of(timeline, operations, window),
+        ranges=ranges_of(timeline, operations, window, devices),
         requests=requests,
-        prediction=prediction,
-        conclusion=conclude(summaries, requests, prediction),
+        prediction=predict(requests, times, graph_launches=launches.graph_launches),
+        segments=segments,
+        limiter=Limiter.UNKNOWN if limits is None else limits.limiter,
+        conclusion="",
     )
+    return replace(found, conclusion=conclude(found, limits))
 
 
-def _window(timeline: Timeline) -> Window:
-    marked = timeline.requests()
-    rows = timeline.operations if marked.empty else marked
-    if rows.empty:
-        return (0, 0)
-    return int(np.min(rows["start_ns"])), int(np.max(rows["end_ns"]))
+def _completed(device: IdleOfDevice, timeline: Timeline) -> IdleOfDevice:
+    """With what the pieces of a device tell beyond their causes."""
+    summary = replace(device.summary, idle_gaps=idle_gaps_of(device))
+    if device.pieces is not None:
+        host_work = host_work_of(device.pieces, summary.process, timeline)
+        summary = replace(summary, host_work=host_work)
+    elif isinstance(summary.idle_ns, NotMeasured):
+        summary = replace(summary, host_work=summary.idle_ns)
+    return dataclasses.replace(device, summary=summary)
+
+
+def _limits(
+    timeline: Timeline,
+    devices: tuple[IdleOfDevice, ...],
+    requests: Requests | NotMeasured,
+    times: ProfileTimes | NotMeasured,
+) -> Limits | None:
+    """What limits the busiest device. Timed requests were made one after another: none waited for a user."""
+    if not devices:
+        return None
+    device = devices[busiest([one.summary for one in devices])]
+    timed = isinstance(times, ProfileTimes) and isinstance(requests, Requests)
+    return limits_of(device, timeline.requests(), requests, requests_only=timed)
 
 
 def _problems(meta: TimelineMeta, unsubmitted: int) -> list[str]:

@@ -6,14 +6,24 @@ The rules and their order are those of ``docs/definitions.md``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from cudagraph_gate.diagnosis.intervals import Bools, Int64, Intervals, Pieces, pieces_of, split, union
-from cudagraph_gate.diagnosis.submission import flags, ints
+from cudagraph_gate.diagnosis.intervals import (
+    Bools,
+    Codes,
+    Int64,
+    Intervals,
+    Pieces,
+    pieces_of,
+    split,
+    union,
+)
+from cudagraph_gate.diagnosis.submission import chosen, distinct, flags, ints
 from cudagraph_gate.model import Cause
 
 CAUSES: Final = tuple(Cause)
@@ -32,24 +42,32 @@ class Host:
     requests: Intervals | None
     """Union of the requests of every process; None where none is marked."""
 
+    _inside: dict[tuple[int, bool], Intervals] = field(default_factory=dict, repr=False, compare=False)
+    """Answers of ``inside_calls``, which is asked once for each part of a long timeline."""
+
     def inside_calls(self, thread: int, *, blocking: bool) -> Intervals:
         """Time inside (non-)blocking calls of a thread; thread 0, which is not known, matches all."""
-        chosen = self.calls_of(thread)
-        chosen = chosen[flags(chosen, "blocking") == blocking]
-        return union(ints(chosen, "start_ns"), ints(chosen, "end_ns"))
+        if (thread, blocking) not in self._inside:
+            mask = of_thread(self.calls, thread) & (flags(self.calls, "blocking") == blocking)
+            starts, ends = ints(self.calls, "start_ns"), ints(self.calls, "end_ns")
+            all_of_them = bool(mask.all())
+            inside = union(starts, ends) if all_of_them else union(starts[mask], ends[mask])
+            self._inside[thread, blocking] = inside
+        return self._inside[thread, blocking]
 
     def calls_of(self, thread: int) -> pd.DataFrame:
         """The calls of a thread, as far as threads are known."""
-        return _of_thread(self.calls, thread)
+        return chosen(self.calls, of_thread(self.calls, thread))
 
     def ranges_of(self, thread: int) -> pd.DataFrame:
         """The user ranges of a thread, as far as threads are known."""
-        return _of_thread(self.ranges, thread)
+        return chosen(self.ranges, of_thread(self.ranges, thread))
 
 
-def _of_thread(frame: pd.DataFrame, thread: int) -> pd.DataFrame:
+def of_thread(frame: pd.DataFrame, thread: int) -> Bools:
+    """The rows of a thread, and those of no known thread; thread 0 matches all."""
     threads = ints(frame, "thread")
-    return frame if thread == 0 else frame[(threads == thread) | (threads == 0)]
+    return np.asarray((threads == thread) | (threads == 0) | (thread == 0), dtype=np.bool_)
 
 
 @dataclass(frozen=True)
@@ -75,7 +93,9 @@ class CausedPieces:
     """The pieces of all idle intervals with the code of their cause, an index into ``CAUSES``."""
 
     pieces: Pieces
-    causes: Int64
+    causes: Codes
+    threads: Int64
+    """For each idle interval (``pieces.owners``) the submitting thread of its end; 0 if it is not known."""
 
     def by_interval(self, count: int) -> Int64:
         """ns by idle interval (row) and cause (column)."""
@@ -83,22 +103,61 @@ class CausedPieces:
         np.add.at(table, (self.pieces.owners, self.causes), self.pieces.ends - self.pieces.starts)
         return table
 
+    def totals(self) -> Int64:
+        """ns by cause, exact: one sum for each run of pieces with the same cause."""
+        table = np.zeros(len(CAUSES), dtype=np.int64)
+        if len(self.causes):
+            first = np.append(0, np.flatnonzero(np.diff(self.causes)) + 1)
+            sums = np.add.reduceat(self.pieces.ends - self.pieces.starts, first)
+            np.add.at(table, self.causes[first], sums)
+        return table
+
     def of(self, causes: tuple[Cause, ...]) -> Intervals:
         """The time that has one of ``causes``."""
-        chosen = self.pieces.kept(np.isin(self.causes, [CAUSES.index(cause) for cause in causes]))
-        return union(chosen.starts, chosen.ends)
+        wanted = np.array([cause in causes for cause in CAUSES])
+        kept = self.pieces.kept(wanted[self.causes])
+        return union(kept.starts, kept.ends)
 
 
 def attribute(idle: Intervals, enders: Enders, host: Host) -> CausedPieces:
     """Give each nanosecond of ``idle`` its cause."""
-    cuts = list(_cuts(idle, enders, host))
-    pieces = Pieces(
-        np.concatenate([piece.starts for piece, _ in cuts]),
-        np.concatenate([piece.ends for piece, _ in cuts]),
-        np.concatenate([piece.owners for piece, _ in cuts]),
-    )
-    codes = [np.full(len(piece.starts), CAUSES.index(cause), dtype=np.int64) for piece, cause in cuts]
-    return CausedPieces(pieces, np.concatenate(codes))
+    cuts = [(piece, cause) for piece, cause in _cuts(idle, enders, host) if len(piece)]
+    found = CausedPiecesUnderWay()
+    for piece, cause in cuts:
+        found.add(piece, np.full(len(piece), CAUSES.index(cause), dtype=np.int8))
+    return found.finished(enders.thread)
+
+
+class CausedPiecesUnderWay:
+    """Collects pieces in arrays that grow by doubling: memory that is not yet written to costs nothing.
+
+    The pieces are the largest thing of a diagnosis: parts kept apart and joined at the end would need twice
+    the memory.
+    """
+
+    def __init__(self, room: int = 1024) -> None:
+        self._columns = [np.empty(room, dtype=dtype) for dtype in ("int64", "int64", "int32", "int8")]
+        self._count = 0
+
+    def add(self, pieces: Pieces, causes: Codes, first_owner: int = 0) -> None:
+        """Take in pieces whose owners count from ``first_owner``."""
+        end = self._count + len(pieces)
+        if end > len(self._columns[0]):
+            self._columns = [self._grown(column, 2 * end) for column in self._columns]
+        owners = pieces.owners + np.int32(first_owner)
+        for column, values in zip(self._columns, (pieces.starts, pieces.ends, owners, causes), strict=True):
+            column[self._count : end] = values
+        self._count = end
+
+    def finished(self, threads: Int64) -> CausedPieces:
+        """Everything taken in."""
+        starts, ends, owners, causes = (column[: self._count] for column in self._columns)
+        return CausedPieces(Pieces(starts, ends, owners), causes, threads)
+
+    def _grown(self, column: npt.NDArray[Any], room: int) -> npt.NDArray[Any]:
+        grown = np.empty(room, dtype=column.dtype)
+        grown[: self._count] = column[: self._count]
+        return grown
 
 
 def _cuts(idle: Intervals, enders: Enders, host: Host) -> Iterator[Cut]:
@@ -113,9 +172,9 @@ def _cuts(idle: Intervals, enders: Enders, host: Host) -> Iterator[Cut]:
         (enders.graph_gap, Cause.GRAPH_GAP),
         (~enders.known, Cause.UNKNOWN),
     ):
-        chosen = mask[left.owners]
-        yield left.kept(chosen), cause
-        left = left.kept(~chosen)
+        fitting = mask[left.owners]
+        yield left.kept(fitting), cause
+        left = left.kept(~fitting)
     yield from _around_submission(left, idle, enders, host)
 
 
@@ -135,7 +194,7 @@ def _around_submission(left: Pieces, idle: Intervals, enders: Enders, host: Host
 
 def _before_submission(left: Pieces, enders: Enders, host: Host) -> Iterator[Cut]:
     threads = enders.thread[left.owners]
-    for thread in np.unique(threads):
+    for thread in distinct(threads):
         rest = left.kept(threads == thread)
         blocked, rest = split(rest, host.inside_calls(int(thread), blocking=True))
         yield blocked, Cause.SYNC

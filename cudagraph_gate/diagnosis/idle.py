@@ -9,38 +9,48 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from cudagraph_gate.diagnosis.causes import CAUSES, CausedPieces, Enders, Host, attribute
+from cudagraph_gate.diagnosis.causes import (
+    CAUSES,
+    CausedPieces,
+    CausedPiecesUnderWay,
+    Host,
+    attribute,
+    of_thread,
+)
+from cudagraph_gate.diagnosis.enders import Running, enders_of, running_in
 from cudagraph_gate.diagnosis.intervals import (
-    EARLIEST,
     Bools,
     Int64,
     Intervals,
     Window,
     clip,
     complement,
-    expand,
     int64,
     overlap_ns,
     union,
 )
 from cudagraph_gate.diagnosis.submission import (
-    BEGIN_NS,
-    CALL_ROW,
-    FINISH_NS,
     GRAPH_LAUNCH,
-    NO_ROW,
     SUBMITTER,
-    flags,
+    chosen,
+    distinct,
+    group_codes,
     ints,
     launch_keys,
-    submission_known,
     touches,
 )
 from cudagraph_gate.model import Cause, DeviceIdle, IdleInterval, Measured, NotMeasured
-from cudagraph_gate.timeline.table import KERNEL, REQUEST_DOMAIN, Timeline
+from cudagraph_gate.timeline.table import GRAPH, KERNEL, REQUEST_DOMAIN, Timeline
 
 TOP_IDLE: Final = 10
 """So many of the longest idle intervals are named: what a person reads, not a full list."""
+AT_ONCE: Final = 2**17
+"""Idle intervals that get their causes in one go: the arrays in between stay near 1 MB each, so that they
+lie in the cache and their memory is used again; 2**19 took 1.4 times as long."""
+PIECES_EACH: Final = 4
+"""Room set aside for the pieces of an idle interval; most have three: host work, the call, the latency."""
+COMPUTE: Final = (KERNEL, GRAPH)
+"""Operations that count as compute: a graph launch recorded as one operation shows no more of itself."""
 
 
 @dataclass(frozen=True)
@@ -51,27 +61,39 @@ class IdleOfDevice:
     pieces: CausedPieces | None
 
 
-def idle_of_devices(timeline: Timeline, operations: pd.DataFrame, window: Window) -> tuple[IdleOfDevice, ...]:
+def idle_of_devices(
+    timeline: Timeline, operations: pd.DataFrame, window: Window, *, at_once: int = AT_ONCE
+) -> tuple[IdleOfDevice, ...]:
     """One result for each (process, device) that was busy in ``window``.
 
-    ``operations`` come from ``operations_with_submission``. Raises AssertionError if busy time and causes
+    ``operations`` come from ``operations_with_submission``; ``at_once`` idle intervals are worked out in
+    one go. Raises AssertionError if busy time and causes
     do not add up to the window: a bug of ours.
     """
     found = []
-    for _, group in operations.groupby(["process", "device"], sort=True):
-        if len(_busy(group, window)):
+    for group in _by_device(operations):
+        busy = _busy(group, window)
+        if len(busy):
             where = (int(group["process"].iloc[0]), int(group["device"].iloc[0]))
-            found.append(_one_device(group, where, host_of(timeline, where[0]), window, timeline))
+            found.append(_one_device(group, busy, where, window, timeline, at_once))
     return tuple(found)
+
+
+def _by_device(operations: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """The operations of each process and device, in order of both."""
+    codes = group_codes(operations, ("process", "device"))
+    for code in distinct(codes):
+        yield chosen(operations, np.asarray(codes == code, dtype=np.bool_))
 
 
 def host_of(timeline: Timeline, process: int) -> Host:
     """The host side of one process."""
-    ranges, overheads, requests = timeline.ranges, timeline.overheads, timeline.requests()
+    calls, ranges, overheads = timeline.calls, timeline.ranges, timeline.overheads
     overheads = overheads[overheads["process"] == process]
+    requests = timeline.requests()
     marked = None if requests.empty else union(ints(requests, "start_ns"), ints(requests, "end_ns"))
     return Host(
-        calls=timeline.calls[timeline.calls["process"] == process],
+        calls=chosen(calls, ints(calls, "process") == process),
         ranges=ranges[(ranges["process"] == process) & (ranges["domain"] != REQUEST_DOMAIN)],
         overheads=union(ints(overheads, "start_ns"), ints(overheads, "end_ns")),
         requests=marked,
@@ -90,32 +112,51 @@ def why_not_measurable(timeline: Timeline, process: int) -> NotMeasured | None:
 
 
 def _graph_launches_without_operation(timeline: Timeline, process: int) -> int:
+    """Successful launches with neither a node nor a whole record; one without a correlation has none."""
     calls, operations = timeline.calls, timeline.operations
-    launches = [name for name in calls["name"].cat.categories if GRAPH_LAUNCH in name]
-    chosen = calls[(calls["process"] == process) & (calls["status"] == 0) & calls["name"].isin(launches)]
-    given, wanted = launch_keys(operations, chosen)
-    return int((~np.isin(wanted, given)).sum())
-
-
-def _touching(operations: pd.DataFrame, window: Window) -> Bools:
-    return touches(ints(operations, "start_ns"), ints(operations, "end_ns"), window)
+    names = [name for name in calls["name"].cat.categories if GRAPH_LAUNCH in name]
+    if not names:
+        return 0
+    launches = calls[calls["name"].isin(names)]
+    launches = launches[(launches["process"] == process) & (launches["status"] == 0)]
+    given, wanted = launch_keys(operations, launches)
+    return int((~np.isin(wanted, given) | (ints(launches, "correlation") == 0)).sum())
 
 
 def _one_device(
-    operations: pd.DataFrame, where: tuple[int, int], host: Host, window: Window, timeline: Timeline
+    operations: pd.DataFrame,
+    busy: Intervals,
+    where: tuple[int, int],
+    window: Window,
+    timeline: Timeline,
+    at_once: int,
 ) -> IdleOfDevice:
-    busy = _busy(operations, window)
     reason = why_not_measurable(timeline, where[0])
     if reason is not None:
         return IdleOfDevice(_summary(operations, where, window, busy, reason, {}, ()), None)
-    running = operations[ints(operations, "start_ns") < ints(operations, "end_ns")]
+    host, running = host_of(timeline, where[0]), running_in(operations, window)
     idle = complement(busy, window)
-    pieces = attribute(idle, _enders(idle, running, window, timeline.calls), host)
-    table = pieces.by_interval(len(idle))
-    causes = {cause: int(total) for cause, total in zip(CAUSES, table.sum(axis=0), strict=True)}
+    pieces, totals = _attributed(idle, running, host, timeline.calls, at_once)
+    causes = {cause: int(total) for cause, total in zip(CAUSES, totals, strict=True)}
     _check_sum(busy.length_ns, causes, window)
-    top = tuple(_top_idle(idle, table, running, host, window))
+    top = tuple(_top_idle(idle, running, host, window, timeline.calls))
     return IdleOfDevice(_summary(operations, where, window, busy, idle.length_ns, causes, top), pieces)
+
+
+def _attributed(
+    idle: Intervals, running: Running, host: Host, calls: pd.DataFrame, at_once: int
+) -> tuple[CausedPieces, Int64]:
+    """The pieces of ``idle`` and the ns of each cause, worked out a part of the intervals at a time."""
+    totals = np.zeros(len(CAUSES), dtype=np.int64)
+    threads = np.empty(len(idle), dtype=np.int64)
+    pieces = CausedPiecesUnderWay(PIECES_EACH * len(idle))
+    for first in range(0, len(idle), at_once):
+        part = Intervals(idle.starts[first : first + at_once], idle.ends[first : first + at_once])
+        found = attribute(part, enders_of(part, running, calls), host)
+        pieces.add(found.pieces, found.causes, first)
+        threads[first : first + at_once] = found.threads
+        totals += found.totals()
+    return pieces.finished(threads), totals
 
 
 def _check_sum(busy_ns: int, causes: dict[Cause, int], window: Window) -> None:
@@ -133,120 +174,88 @@ def _summary(
     causes: dict[Cause, int],
     top: tuple[IdleInterval, ...],
 ) -> DeviceIdle:
-    inside = operations[_touching(operations, window)]
-    compute = inside["kind"].to_numpy() == KERNEL
+    inside = chosen(operations, touches(ints(operations, "start_ns"), ints(operations, "end_ns"), window))
     starts, ends = ints(inside, "start_ns"), ints(inside, "end_ns")
-    durations = np.minimum(ends, window[1]) - np.maximum(starts, window[0])
+    compute = _is_compute(inside)
     return DeviceIdle(
         process=where[0],
         device=where[1],
         window_ns=window[1] - window[0],
         busy_ns=busy.length_ns,
-        sum_ns=int(durations.sum()),
-        compute_ns=_busy(inside[compute], window).length_ns,
-        copy_ns=_busy(inside[~compute], window).length_ns,
+        sum_ns=int((np.minimum(ends, window[1]) - np.maximum(starts, window[0])).sum()),
+        compute_ns=_busy_ns(inside, compute, busy, window),
+        copy_ns=_busy_ns(inside, ~compute, busy, window),
         idle_ns=idle_ns,
         causes=causes,
         operations=len(inside),
-        streams=len(inside[["context", "stream"]].drop_duplicates()),
+        streams=len(distinct(group_codes(inside, ("context", "stream")))),
         top_idle=top,
     )
+
+
+def _busy_ns(inside: pd.DataFrame, mask: Bools, busy: Intervals, window: Window) -> int:
+    """Busy time of the operations that ``mask`` selects; ``busy`` is that of all that lie in the window."""
+    if mask.all():
+        return busy.length_ns
+    starts, ends = ints(inside, "start_ns")[mask], ints(inside, "end_ns")[mask]
+    return clip(union(starts, ends), window).length_ns
+
+
+def _is_compute(operations: pd.DataFrame) -> Bools:
+    kinds = operations["kind"].cat
+    known = np.array([kind in COMPUTE for kind in kinds.categories] + [False])  # the last for code -1: none
+    return np.asarray(known[kinds.codes.to_numpy()], dtype=np.bool_)
 
 
 def _busy(operations: pd.DataFrame, window: Window) -> Intervals:
     return clip(union(ints(operations, "start_ns"), ints(operations, "end_ns")), window)
 
 
-def _enders(idle: Intervals, running: pd.DataFrame, window: Window, calls: pd.DataFrame) -> Enders:
-    """``running``: the device's operations that take time, in order of start, ties by correlation."""
-    row = _ending_row(idle, running)
-    ended_by = running.iloc[row]
-    call = ints(ended_by, CALL_ROW)
-    blocking = np.zeros(len(idle), dtype=np.bool_)
-    blocking[call != NO_ROW] = flags(calls, "blocking")[call[call != NO_ROW]]
-    return Enders(
-        ramp=_is_ramp(idle, running, window),
-        graph_gap=_in_graph(idle, running, row),
-        known=submission_known(ended_by),
-        begin=ints(ended_by, BEGIN_NS),
-        finish=ints(ended_by, FINISH_NS),
-        blocking=blocking,
-        thread=ints(ended_by, SUBMITTER),
-        stream_free=_end_before_on_stream(running)[row] < idle.starts,
-    )
-
-
-def _ending_row(idle: Intervals, running: pd.DataFrame) -> Int64:
-    """Row of the operation that ends each idle interval; the last row stands in where none does (ramp)."""
-    row = np.searchsorted(ints(running, "start_ns"), idle.ends, side="left")
-    return int64(np.minimum(row, len(running) - 1))
-
-
-def _is_ramp(idle: Intervals, running: pd.DataFrame, window: Window) -> Bools:
-    inside = running[_touching(running, window)]
-    first, last = np.min(ints(inside, "start_ns")), np.max(ints(inside, "end_ns"))
-    return np.asarray((idle.ends <= first) | (idle.starts >= last), dtype=np.bool_)
-
-
-def _in_graph(idle: Intervals, running: pd.DataFrame, row: Int64) -> Bools:
-    """Whether an operation of the same graph launch ran up to the idle interval."""
-    order = np.argsort(ints(running, "end_ns"), kind="stable")
-    ends = ints(running, "end_ns")[order]
-    first = np.searchsorted(ends, idle.starts, side="left")
-    beyond = np.searchsorted(ends, idle.starts, side="right")
-    gap, place = expand(int64(first), int64(beyond - first))
-    before, after = order[place], row[gap]
-    correlation, graph = ints(running, "correlation"), ints(running, "graph")
-    same = (correlation[before] == correlation[after]) & (graph[after] != 0) & (graph[before] != 0)
-    found = np.zeros(len(idle), dtype=np.bool_)
-    found[gap[same]] = True
-    return found
-
-
-def _end_before_on_stream(running: pd.DataFrame) -> Int64:
-    """For each operation, the latest end of the earlier ones on its stream."""
-    streams = running.groupby(["context", "stream"], sort=False)
-    code, reach = streams.ngroup().to_numpy(), int64(streams["end_ns"].cummax().to_numpy())
-    order = np.argsort(code, kind="stable")
-    before = np.full(len(running), EARLIEST, dtype=np.int64)
-    same = code[order[1:]] == code[order[:-1]]
-    before[order[1:][same]] = reach[order[:-1][same]]
-    return before
+def _longest(idle: Intervals) -> Int64:
+    """Rows of the longest intervals, longest first, of equal ones the earlier."""
+    lengths = idle.ends - idle.starts
+    if len(lengths) > TOP_IDLE:
+        candidates = np.flatnonzero(lengths >= np.partition(lengths, -TOP_IDLE)[-TOP_IDLE])
+    else:
+        candidates = np.arange(len(lengths))
+    return int64(candidates[np.argsort(-lengths[candidates], kind="stable")[:TOP_IDLE]])
 
 
 def _top_idle(
-    idle: Intervals, table: Int64, running: pd.DataFrame, host: Host, window: Window
+    idle: Intervals, running: Running, host: Host, window: Window, calls: pd.DataFrame
 ) -> Iterator[IdleInterval]:
-    longest = np.argsort(idle.starts - idle.ends, kind="stable")[:TOP_IDLE]
-    row = _ending_row(idle, running)
-    for index in longest:
-        start, end = int(idle.starts[index]), int(idle.ends[index])
-        ended_by = running.iloc[int(row[index])]
-        is_ended = int(ended_by["start_ns"]) == end
-        thread = int(ended_by[SUBMITTER]) if is_ended else 0
+    longest = _longest(idle)
+    top = Intervals(idle.starts[longest], idle.ends[longest])
+    table = attribute(top, enders_of(top, running, calls), host).by_interval(len(top))
+    for start, end, row, causes in zip(top.starts, top.ends, running.ending(top), table, strict=True):
+        is_ended = int(running.starts[row]) == end
+        thread = int(running.column(SUBMITTER, int64([row]))[0]) if is_ended else 0
         yield IdleInterval(
-            start_ns=start - window[0],
-            duration_ns=end - start,
-            cause=CAUSES[int(table[index].argmax())],
-            next_operation=str(ended_by["name"]) if is_ended else "",
-            host_call=_longest_call(host.calls_of(thread), start, end),
-            range_name=_innermost(host.ranges_of(thread), start),
+            start_ns=int(start) - window[0],
+            duration_ns=int(end - start),
+            cause=CAUSES[int(causes.argmax())],
+            next_operation=str(running.frame["name"].iloc[int(row)]) if is_ended else "",
+            host_call=_longest_call(host.calls, thread, int(start), int(end)),
+            range_name=_innermost(host.ranges, thread, int(start)),
         )
 
 
-def _longest_call(calls: pd.DataFrame, start: int, end: int) -> str:
-    """The call that takes most of [start, end); of nested ones the outermost; empty if none."""
-    interval = union(int64([start]), int64([end]))
-    taken = overlap_ns(interval, ints(calls, "start_ns"), ints(calls, "end_ns"))
+def _longest_call(calls: pd.DataFrame, thread: int, start: int, end: int) -> str:
+    """The call of a thread that takes most of [start, end); of nested ones the outermost; empty if none."""
+    meeting = (ints(calls, "start_ns") < end) & (ints(calls, "end_ns") > start)
+    calls = calls[meeting]
+    calls = calls[of_thread(calls, thread)]
+    taken = overlap_ns(union(int64([start]), int64([end])), ints(calls, "start_ns"), ints(calls, "end_ns"))
     if not taken.any():
         return ""
     most = calls[taken == np.max(taken)]
-    outer = int(np.argmax(ints(most, "end_ns") - ints(most, "start_ns")))
-    return str(most["name"].iloc[outer])
+    lengths = ints(most, "end_ns") - ints(most, "start_ns")
+    return min(str(name) for name in most["name"][lengths == np.max(lengths)])
 
 
-def _innermost(ranges: pd.DataFrame, moment: int) -> str:
-    around = ranges[(ranges["start_ns"] <= moment) & (ranges["end_ns"] > moment)]
-    if around.empty:
-        return ""
-    return str(around.sort_values(["start_ns", "end_ns"], ascending=[False, True]).iloc[0]["name"])
+def _innermost(ranges: pd.DataFrame, thread: int, moment: int) -> str:
+    around = ranges[(ints(ranges, "start_ns") <= moment) & (ints(ranges, "end_ns") > moment)]
+    around = around[of_thread(around, thread)]
+    around = around[ints(around, "start_ns") == around["start_ns"].max()]
+    around = around[ints(around, "end_ns") == around["end_ns"].min()]
+    return min((str(name) for name in around["name"]), default="")

@@ -1,17 +1,20 @@
 """Half-open intervals [start, end) on one clock, as int64 arrays: union, complement, clip, overlap, cut.
 
-Everything is vectorised: a call on n intervals costs O(n log n) in NumPy and no Python loop over them.
+Everything is vectorised: a call on n intervals costs O(n log n) in NumPy and no Python loop over them,
+and O(n) where the starts are already in order, as those of a saved timeline are.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 Int64 = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.signedinteger[Any]]
+"""Small numbers: rows, positions, causes. Narrower than 64 bit where there may be tens of millions."""
 Bools = npt.NDArray[np.bool_]
 Window = tuple[int, int]
 
@@ -41,10 +44,20 @@ class Pieces:
 
     starts: Int64
     ends: Int64
-    owners: Int64
+    owners: Codes
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def length_ns(self) -> int:
+        """Sum of the lengths."""
+        return int((self.ends - self.starts).sum())
 
     def kept(self, mask: Bools) -> Pieces:
         """The pieces that ``mask`` selects."""
+        if mask.all():
+            return self
         return Pieces(self.starts[mask], self.ends[mask], self.owners[mask])
 
     def within(self, lower: Int64, upper: Int64) -> Pieces:
@@ -58,32 +71,52 @@ def int64(values: npt.ArrayLike) -> Int64:
     return np.asarray(values, dtype=np.int64)
 
 
+def in_order(values: Codes) -> bool:
+    """Whether the values never fall."""
+    return bool((values[1:] >= values[:-1]).all())
+
+
 def union(starts: Int64, ends: Int64) -> Intervals:
     """The union of intervals in any order; empty and reversed ones are left out."""
     real = starts < ends
-    starts, ends = starts[real], ends[real]
+    if not real.all():
+        starts, ends = starts[real], ends[real]
     if not len(starts):
         return Intervals(starts, ends)
-    order = np.argsort(starts, kind="stable")
-    starts, reach = starts[order], np.maximum.accumulate(ends[order])
-    first = np.append(True, starts[1:] > reach[:-1])
-    last = np.append(first[1:], True)
-    return Intervals(starts[first], reach[last])
+    if not in_order(starts):
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], ends[order]
+    reach = np.maximum.accumulate(ends)
+    apart = starts[1:] > reach[:-1]
+    if apart.all():
+        return Intervals(starts, ends)
+    return Intervals(starts[np.append(True, apart)], reach[np.append(apart, True)])
 
 
 def clip(intervals: Intervals, window: Window) -> Intervals:
-    """The part of ``intervals`` inside ``window``."""
-    starts, ends = np.maximum(intervals.starts, window[0]), np.minimum(intervals.ends, window[1])
-    inside = starts < ends
-    return Intervals(starts[inside], ends[inside])
+    """The part of ``intervals`` inside ``window``; shares their memory where no interval is cut."""
+    first = int(np.searchsorted(intervals.ends, window[0], side="right"))
+    beyond = max(first, int(np.searchsorted(intervals.starts, window[1], side="left")))
+    starts, ends = intervals.starts[first:beyond], intervals.ends[first:beyond]
+    if len(starts) and starts[0] < window[0]:
+        starts = np.maximum(starts, window[0])
+    if len(ends) and ends[-1] > window[1]:
+        ends = np.minimum(ends, window[1])
+    return Intervals(starts, ends)
 
 
 def complement(intervals: Intervals, window: Window) -> Intervals:
-    """The part of ``window`` outside ``intervals``."""
+    """The part of ``window`` outside ``intervals``; shares their memory where they fill its borders."""
     inside = clip(intervals, window)
-    starts, ends = np.append(int64(window[0]), inside.ends), np.append(inside.starts, int64(window[1]))
-    gap = starts < ends
-    return Intervals(starts[gap], ends[gap])
+    if not len(inside):
+        whole = int64([window] if window[0] < window[1] else np.zeros((0, 2)))
+        return Intervals(whole[:, 0], whole[:, 1])
+    starts, ends = inside.ends[:-1], inside.starts[1:]
+    if inside.starts[0] > window[0]:
+        starts, ends = np.append(int64(window[0]), starts), np.append(inside.starts[0], ends)
+    if inside.ends[-1] < window[1]:
+        starts, ends = np.append(starts, inside.ends[-1]), np.append(ends, int64(window[1]))
+    return Intervals(starts, ends)
 
 
 def overlap_ns(intervals: Intervals, starts: Int64, ends: Int64) -> Int64:
@@ -111,23 +144,44 @@ def expand(first: Int64, count: Int64) -> tuple[Int64, Int64]:
 
 def pieces_of(intervals: Intervals) -> Pieces:
     """Each interval as one whole piece."""
-    return Pieces(intervals.starts, intervals.ends, np.arange(len(intervals), dtype=np.int64))
+    return Pieces(intervals.starts, intervals.ends, np.arange(len(intervals), dtype=np.int32))
 
 
 def split(pieces: Pieces, cover: Intervals) -> tuple[Pieces, Pieces]:
-    """Cut ``pieces`` at the borders of ``cover``: what it covers, and the rest."""
-    if not len(cover) or not len(pieces.starts):
-        return pieces.kept(np.zeros(len(pieces.starts), dtype=np.bool_)), pieces
-    span = (int(np.min(pieces.starts)), int(np.max(pieces.ends)))
-    return _covered(pieces, cover), _covered(pieces, complement(cover, span))
-
-
-def _covered(pieces: Pieces, cover: Intervals) -> Pieces:
+    """Cut ``pieces`` at the borders of ``cover``: what it covers, and the rest, each in the pieces' order."""
+    if len(pieces):
+        cover = clip(cover, (int(np.min(pieces.starts)), int(np.max(pieces.ends))))
+    if not len(cover) or not len(pieces):
+        return pieces.kept(np.zeros(len(pieces), dtype=np.bool_)), pieces
     first = np.searchsorted(cover.ends, pieces.starts, side="right")
     beyond = np.searchsorted(cover.starts, pieces.ends, side="left")
-    rows, index = expand(int64(first), int64(np.maximum(beyond - first, 0)))
-    whole = Pieces(pieces.starts[rows], pieces.ends[rows], pieces.owners[rows])
-    return whole.within(cover.starts[index], cover.ends[index])
+    count = np.maximum(beyond - first, 0)
+    rows, index = expand(int64(first), int64(count))
+    covered = _rows(pieces, rows).within(cover.starts[index], cover.ends[index])
+    # A piece that k intervals touch leaves k + 1 gaps: before the first, between, after the last.
+    rows, index = expand(int64(first), int64(count + 1))
+    opens = np.append(np.int64(EARLIEST), cover.ends)[index]
+    closes = np.append(cover.starts, np.int64(LATEST))[index]
+    return covered, _rows(pieces, rows).within(opens, closes)
+
+
+def _rows(pieces: Pieces, rows: Int64) -> Pieces:
+    return Pieces(pieces.starts[rows], pieces.ends[rows], pieces.owners[rows])
+
+
+def reach_before(groups: Codes, ends: Int64) -> Int64:
+    """For each row, the latest of ``ends`` of the earlier rows of its group; EARLIEST for a group's first.
+
+    Loops over the groups: streams or threads, of which there are few.
+    """
+    reach = np.full(len(ends), EARLIEST, dtype=np.int64)
+    if len(groups) and int(np.min(groups)) == int(np.max(groups)):
+        np.maximum.accumulate(ends[:-1], out=reach[1:])
+        return reach
+    order = np.argsort(groups, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
+        reach[rows[1:]] = np.maximum.accumulate(ends[rows[:-1]])
+    return reach
 
 
 def grouped_union_ns(groups: Int64, starts: Int64, ends: Int64, count: int) -> Int64:

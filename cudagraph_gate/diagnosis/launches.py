@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
 import numpy as np
 import pandas as pd
 
-from cudagraph_gate.diagnosis.intervals import Bools, Int64, Window
+from cudagraph_gate.diagnosis.gap_histogram import histogram
+from cudagraph_gate.diagnosis.intervals import Bools, Int64, Window, int64
+from cudagraph_gate.diagnosis.phases import phases_of
+from cudagraph_gate.diagnosis.queue_depth import queue_depth_of
 from cudagraph_gate.diagnosis.submission import (
     BEGIN_NS,
     CALL_ROW,
@@ -16,9 +24,22 @@ from cudagraph_gate.diagnosis.submission import (
     launch_keys,
     touches,
 )
-from cudagraph_gate.model import CallSummary, Distribution, Launches, Measured, NotMeasured
+from cudagraph_gate.model import (
+    CallSite,
+    CallSummary,
+    Distribution,
+    Launches,
+    Measured,
+    NotMeasured,
+    ThreadSubmissions,
+)
 from cudagraph_gate.stats import distribution
 from cudagraph_gate.timeline.table import KERNEL, Timeline
+
+SUBMITTED: Final = ["kind", "graph", "start_ns", "end_ns", CALL_ROW, BEGIN_NS]
+"""The columns of operations that this module and the phases read."""
+MOST_SITES: Final = 5
+"""Call sites named for each API function: those with the most time, where a person would look first."""
 
 
 def launches_of(timeline: Timeline, operations: pd.DataFrame, window: Window) -> Launches:
@@ -26,14 +47,20 @@ def launches_of(timeline: Timeline, operations: pd.DataFrame, window: Window) ->
 
     ``operations`` come from ``operations_with_submission``.
     """
-    in_window = _submitted_in(timeline.calls, operations, window)
-    submitting = timeline.calls.iloc[np.unique(ints(in_window, CALL_ROW))]
+    calls, level = timeline.calls, timeline.meta.level
+    in_window = _submitted_in(calls, operations, window)
+    submitting = _calls_of(in_window, calls)
+    gaps = _Gaps.of(submitting)
     return Launches(
         submissions=len(submitting),
-        graph_launches=_graph_launches(timeline.calls, operations, window),
-        submission_gap=_submission_gap(submitting, timeline.meta.level),
-        tklqt_ns=_tklqt_ns(in_window, timeline.meta.level),
-        blocking_calls=_blocking_calls(timeline.calls, window),
+        graph_launches=_graph_launches(calls, operations, window),
+        submission_gap=gaps.all_together(level),
+        tklqt_ns=_tklqt_ns(in_window, level),
+        phases=phases_of(in_window, calls, level),
+        queue_depth=queue_depth_of(operations, window),
+        threads=gaps.by_thread(),
+        by_call=_by_call(submitting, ints(submitting, "end_ns") - ints(submitting, "start_ns")),
+        blocking_calls=_blocking_calls(calls, window),
     )
 
 
@@ -47,7 +74,16 @@ def _submitted_in(calls: pd.DataFrame, operations: pd.DataFrame, window: Window)
     chosen = np.zeros(len(calls), dtype=np.bool_)
     chosen[row[(row != NO_ROW) & _touching(operations, window)]] = True
     chosen |= _touching(calls, window)
-    kept: pd.DataFrame = operations[(row != NO_ROW) & np.append(chosen, False)[row]]
+    # Copies of whole frames would double the memory of a long recording.
+    kept: pd.DataFrame = operations[SUBMITTED][(row != NO_ROW) & np.append(chosen, False)[row]]
+    return kept
+
+
+def _calls_of(submitted: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
+    """The calls that submitted the operations, each once."""
+    chosen = np.zeros(len(calls), dtype=np.bool_)
+    chosen[ints(submitted, CALL_ROW)] = True
+    kept: pd.DataFrame = calls if chosen.all() else calls[chosen]
     return kept
 
 
@@ -63,17 +99,52 @@ def _no_calls(level: str) -> NotMeasured:
     return NotMeasured(reason=f"no submission call is recorded in the window (level {level})")
 
 
-def _submission_gap(submitting: pd.DataFrame, level: str) -> Distribution | NotMeasured:
-    """End of one submission call to the start of the next on the same thread."""
-    if submitting.empty:
-        return _no_calls(level)
-    ordered = submitting.sort_values(["process", "thread", "start_ns"], kind="stable")
-    threads = ordered[["process", "thread"]].to_numpy(dtype=np.int64)
-    same = (threads[1:] == threads[:-1]).all(axis=1)
-    gaps = np.maximum(ints(ordered, "start_ns")[1:] - ints(ordered, "end_ns")[:-1], 0)[same]
-    if not len(gaps):
-        return NotMeasured(reason="fewer than two submission calls on any thread")
-    return distribution(gaps)
+@dataclass(frozen=True)
+class _Gaps:
+    """Submission calls in order of process, thread and start, and the gap after each but the last."""
+
+    threads: Int64
+    """Process and thread of each call, one row a call."""
+    gaps_ns: Int64
+    same: Bools
+    """Whether the gap lies between two calls of one thread."""
+
+    @classmethod
+    def of(cls, submitting: pd.DataFrame) -> _Gaps:
+        """From the end of one call to the start of the next one of its thread, at least 0."""
+        starts, ends = ints(submitting, "start_ns"), ints(submitting, "end_ns")
+        threads = np.stack([ints(submitting, "process"), ints(submitting, "thread")], axis=1)
+        order = np.lexsort((starts, threads[:, 1], threads[:, 0]))
+        threads = threads[order]
+        gaps_ns = np.maximum(starts[order][1:] - ends[order][:-1], 0)
+        return cls(threads, gaps_ns, (threads[1:] == threads[:-1]).all(axis=1))
+
+    def all_together(self, level: str) -> Distribution | NotMeasured:
+        """The gaps of all threads."""
+        if not len(self.threads):
+            return _no_calls(level)
+        if not self.same.any():
+            return NotMeasured(reason="fewer than two submission calls on any thread")
+        return distribution(self.gaps_ns[self.same])
+
+    def by_thread(self) -> tuple[ThreadSubmissions, ...]:
+        """One value a thread, the one with the most calls first."""
+        if not len(self.threads):
+            return ()
+        borders = np.concatenate([[0], np.flatnonzero(~self.same) + 1, [len(self.threads)]])
+        found = [self._one_thread(int(first), int(beyond)) for first, beyond in pairwise(borders)]
+        return tuple(sorted(found, key=lambda thread: -thread.submissions))
+
+    def _one_thread(self, first: int, beyond: int) -> ThreadSubmissions:
+        gaps_ns = self.gaps_ns[first : beyond - 1]
+        alone = NotMeasured(reason="the thread made one submission call")
+        return ThreadSubmissions(
+            process=int(self.threads[first, 0]),
+            thread=int(self.threads[first, 1]),
+            submissions=beyond - first,
+            gap=distribution(gaps_ns) if len(gaps_ns) else alone,
+            histogram=histogram(gaps_ns) if len(gaps_ns) else alone,
+        )
 
 
 def _tklqt_ns(in_window: pd.DataFrame, level: str) -> Measured:
@@ -81,7 +152,7 @@ def _tklqt_ns(in_window: pd.DataFrame, level: str) -> Measured:
         return _no_calls(level)
     waited = ints(in_window, "start_ns") - ints(in_window, BEGIN_NS)
     in_graph = ints(in_window, "graph") != 0
-    kernels = waited[(in_window["kind"].to_numpy() == KERNEL) & ~in_graph]
+    kernels = waited[(in_window["kind"] == KERNEL).to_numpy() & ~in_graph]
     return int(kernels.sum()) + _first_nodes_ns(ints(in_window, CALL_ROW)[in_graph], waited[in_graph])
 
 
@@ -92,12 +163,31 @@ def _first_nodes_ns(launch: Int64, waited: Int64) -> int:
 
 
 def _blocking_calls(calls: pd.DataFrame, window: Window) -> tuple[CallSummary, ...]:
-    """Blocking calls by name, longest total first; time outside the window does not count."""
+    """Blocking calls by name; time outside the window does not count."""
     inside = calls[flags(calls, "blocking") & _touching(calls, window)]
     time_ns = np.minimum(ints(inside, "end_ns"), window[1]) - np.maximum(ints(inside, "start_ns"), window[0])
-    by_name = pd.Series(time_ns).groupby(inside["name"].astype(str).to_numpy()).agg(["count", "sum"])
-    summaries = [
-        CallSummary(name=str(name), count=int(count), total_ns=int(total))
-        for name, count, total in zip(by_name.index, by_name["count"], by_name["sum"], strict=True)
-    ]
+    return _by_call(inside, time_ns)
+
+
+def _by_call(calls: pd.DataFrame, time_ns: Int64) -> tuple[CallSummary, ...]:
+    """Calls by API function, and by site within each; most time first."""
+    names, sites = calls["name"].cat.categories, calls["site"].cat.categories
+    place, pairs = pd.factorize(int64(calls["name"].cat.codes) * len(sites) + int64(calls["site"].cat.codes))
+    counts, totals_ns = np.bincount(place, minlength=len(pairs)), np.zeros(len(pairs), dtype=np.int64)
+    np.add.at(totals_ns, place, time_ns)
+    by_name: defaultdict[str, list[CallSite]] = defaultdict(list)
+    for pair, count, total_ns in zip(pairs.tolist(), counts.tolist(), totals_ns.tolist(), strict=True):
+        name, site = divmod(pair, len(sites))
+        by_name[str(names[name])].append(CallSite(where=str(sites[site]), count=count, total_ns=total_ns))
+    summaries = [_summary(name, found) for name, found in by_name.items()]
     return tuple(sorted(summaries, key=lambda summary: (-summary.total_ns, summary.name)))
+
+
+def _summary(name: str, sites: list[CallSite]) -> CallSummary:
+    known = sorted((site for site in sites if site.where), key=lambda site: (-site.total_ns, site.where))
+    return CallSummary(
+        name=name,
+        count=sum(site.count for site in sites),
+        total_ns=sum(site.total_ns for site in sites),
+        sites=tuple(known[:MOST_SITES]),
+    )

@@ -11,7 +11,9 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
+from cudagraph_gate.diagnosis.causes import CAUSES
 from cudagraph_gate.diagnosis.idle import IdleOfDevice, why_not_measurable
+from cudagraph_gate.diagnosis.idle_inside import NO_DEVICE, by_cause, idle_inside, most_wasted
 from cudagraph_gate.diagnosis.intervals import (
     Bools,
     Int64,
@@ -29,7 +31,7 @@ from cudagraph_gate.diagnosis.submission import (
     outermost,
     submission_known,
 )
-from cudagraph_gate.model import SUBMISSION_CAUSES, Measured, NotMeasured, Requests
+from cudagraph_gate.model import SUBMISSION_CAUSES, IdleCauses, Measured, NotMeasured, Requests
 from cudagraph_gate.stats import distribution
 from cudagraph_gate.timeline.table import KERNEL, Timeline
 
@@ -75,6 +77,7 @@ def requests_of(
         stable=differing == 0,
         unstable_share=differing / count,
         submission_idle_ns=_submission_idle_ns(timeline, marked, devices),
+        idle=_idle(marked, devices),
     )
 
 
@@ -215,3 +218,18 @@ def _wasted(device: IdleOfDevice, marked: pd.DataFrame, chosen: Bools) -> Int64:
         return np.zeros(len(marked), dtype=np.int64)
     wasted = device.pieces.of(SUBMISSION_CAUSES)
     return np.where(chosen, overlap_ns(wasted, ints(marked, "start_ns"), ints(marked, "end_ns")), 0)
+
+
+def _idle(marked: pd.DataFrame, devices: Sequence[IdleOfDevice]) -> IdleCauses | NotMeasured:
+    """Idle by cause, summed over the requests; each process has the device that was idle longest in it."""
+    total = np.zeros(len(CAUSES), dtype=np.int64)
+    processes = ints(marked, "process")
+    for process in np.unique(processes):
+        device = most_wasted(devices, int(process))
+        if device == NO_DEVICE:
+            continue
+        if isinstance(device, NotMeasured):
+            return device
+        own = marked[processes == process]
+        total += idle_inside(device, ints(own, "start_ns"), ints(own, "end_ns")).sum(axis=0)
+    return by_cause(total)

@@ -19,6 +19,8 @@ from cudagraph_gate.model.diagnosis import (
     DeviceIdle,
     Diagnosis,
     HostWork,
+    IdleCauses,
+    IdleGaps,
     IdleInterval,
     Launches,
     LaunchPhases,
@@ -30,6 +32,7 @@ from cudagraph_gate.model.diagnosis import (
     ThreadSubmissions,
 )
 from cudagraph_gate.model.environment import FieldValue, Fingerprint, Scalar
+from cudagraph_gate.model.hta import HtaIdle, HtaTemporal
 from cudagraph_gate.model.segments import (
     CallSite,
     CallSummary,
@@ -65,6 +68,10 @@ __all__ = [
     "GateStatus",
     "Histogram",
     "HostWork",
+    "HtaIdle",
+    "HtaTemporal",
+    "IdleCauses",
+    "IdleGaps",
     "IdleInterval",
     "LaunchPhases",
     "Launches",

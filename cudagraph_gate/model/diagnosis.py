@@ -45,6 +45,19 @@ class HostWork(Value, frozen=True, kw_only=True, tag="host_work"):
     unsampled_ns: int
 
 
+class IdleGaps(Value, frozen=True, kw_only=True, tag="idle_gaps"):
+    """The idle intervals of a device by length: many short gaps, or a few long holes."""
+
+    count: int
+    median_ns: int
+    longest_ns: int
+    short_ns: int
+    """Idle time in gaps of at most 1 ms, short enough to be a matter of launching."""
+    histogram: Histogram
+    idle_ns: tuple[int, ...]
+    """Idle time in each bucket of the histogram."""
+
+
 class DeviceIdle(Value, frozen=True, kw_only=True):
     """Busy and idle time of one device of one process over the window.
 
@@ -65,6 +78,7 @@ class DeviceIdle(Value, frozen=True, kw_only=True):
     operations: int
     streams: int
     host_work: HostWork | NotMeasured = OLDER
+    idle_gaps: IdleGaps | NotMeasured = OLDER
     top_idle: tuple[IdleInterval, ...] = ()
 
 

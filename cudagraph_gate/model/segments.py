@@ -165,7 +165,7 @@ class Segment(Value, frozen=True, kw_only=True):
     """Share of the device's operations."""
     streams: int
     wall: Distribution
-    """First submission to last end of a repeat, in ns, under the recorder."""
+    """First submission to last end of a repeat, or to the next one where nothing separates them."""
     busy_ns: int
     """Median union of a repeat's operations."""
     variants: tuple[SegmentVariant, ...]

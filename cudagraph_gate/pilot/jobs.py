@@ -21,6 +21,12 @@ class ProfileJob(Value, frozen=True, kw_only=True, tag="profile"):
     shapes: str | None
     """What ``--shapes`` said (None: it was not given; empty: bare); the first shape of it is recorded."""
     seed: int = DEFAULT_SEED
+    duration_s: float | None = None
+    """Record requests for so long; None: as many as ``iterations``."""
+    iterations: int | None = None
+    """Record so many requests; None: as many as usual, or as fit into ``duration_s``."""
+    range_name: str = ""
+    """User ranges of this name mark requests; empty: each call of the step is one."""
 
 
 class ScriptJob(Value, frozen=True, kw_only=True, tag="script"):
@@ -29,6 +35,14 @@ class ScriptJob(Value, frozen=True, kw_only=True, tag="script"):
     folder: str
     script: str
     arguments: tuple[str, ...]
+    duration_s: float | None = None
+    """End the script after so long; None: it ends by itself."""
+    iterations: int | None = None
+    """End the script when so many ranges of ``range_name`` have ended."""
+    range_name: str = ""
+    """User ranges of this name mark requests."""
+    trace_children: bool = False
+    """Record Python processes that the script starts, too."""
 
 
 class TrialJob(Value, frozen=True, kw_only=True, tag="trial"):

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import runpy
 import statistics
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from cudagraph_gate import fingerprint
-from cudagraph_gate.device import Device, open_device
+from cudagraph_gate.device import Device
 from cudagraph_gate.errors import DeviceError, WorkloadError
 from cudagraph_gate.evidence import TIMELINE_FILE, Run
 from cudagraph_gate.model import ProfileTimes
 from cudagraph_gate.pilot.correctness import digest
-from cudagraph_gate.pilot.jobs import ProfileJob, ScriptJob
+from cudagraph_gate.pilot.jobs import ProfileJob
+from cudagraph_gate.pilot.marking import with_requests
 from cudagraph_gate.pilot.measure import Request, Sample, normal_request, requests_for, timed
 from cudagraph_gate.pilot.session import Inputs, Session, build, load
 from cudagraph_gate.pilot.trial_log import ProgressSink
@@ -32,6 +34,9 @@ TIMED_NS: Final = 1_000_000_000
 TIMED_REQUESTS: Final = (20, 200)
 RECORDED_REQUESTS: Final = 30
 """Each is a few hundred operations: enough to see what varies, small on disk."""
+STILL_THERE_NS: Final = 5_000_000_000
+"""How often a long recording says that it goes on, so that it is not taken for a hang."""
+NS_PER_S: Final = 1_000_000_000
 RECORDER_WARM_UP: Final = 3
 """The first requests after switching a recorder on pay for its buffers (0.15 s on the H200)."""
 
@@ -45,11 +50,11 @@ def record_workload(job: ProfileJob, report: ProgressSink) -> None:
     report.progress("loading the workload")
     loaded = load(job.workload, job.device, job.shapes)
     name = next(iter(loaded.shapes))
-    recorder = open_recorder(loaded.device, "full")  # before the process's first NVTX call
+    recorder = open_recorder(loaded.device, "full", run.folder)  # before the process's first NVTX call
     try:
         report.progress(f"{name}: building", done=1, total=STEPS)
         session, first = build(loaded, name, job.seed)
-        _record(run, session, first, recorder, job.seed, report, tuple(loaded.shapes))
+        _record(run, session, first, recorder, job, report, tuple(loaded.shapes))
         session.teardown()
     except DeviceError as error:
         raise _device_failure(error, loaded.workload.folder) from error
@@ -60,12 +65,12 @@ def _record(
     session: Session,
     first: Inputs,
     recorder: Recorder,
-    seed: int,
+    job: ProfileJob,
     report: ProgressSink,
     shapes: tuple[str, ...],
 ) -> None:
     session, cold_ns = _cold_request(session, first)
-    input_sets = session.input_sets(seed)
+    input_sets = session.input_sets(job.seed)
     with session.blaming_user():
         request = normal_request(session)
         timed(session.device, request, input_sets, WARM_UP_REQUESTS)
@@ -73,8 +78,12 @@ def _record(
         count = _count(session.device, request, input_sets)
         unrecorded = timed(session.device, request, input_sets, count)
         copy_in_ns = _copy_in(session, input_sets)
-        report.progress(f"{session.shape_name}: recording", done=3, total=STEPS)
-        timeline, recorded = _recorded(session, recorder, request, input_sets)
+
+        def still_there() -> None:
+            report.progress(f"{session.shape_name}: recording", phase="recording", done=3, total=STEPS)
+
+        still_there()
+        timeline, recorded = _recorded(session, recorder, request, input_sets, job, still_there)
     report.progress(f"{session.shape_name}: writing the timeline", done=4, total=STEPS)
     write_fingerprint(run, session, first, shapes)  # first: without it, nothing says what the rest is of
     run.write(
@@ -137,7 +146,12 @@ def _median(sample: Sample) -> int:
 
 
 def _recorded(
-    session: Session, recorder: Recorder, request: Request, input_sets: Sequence[Inputs]
+    session: Session,
+    recorder: Recorder,
+    request: Request,
+    input_sets: Sequence[Inputs],
+    job: ProfileJob,
+    still_there: Callable[[], None],
 ) -> tuple[Timeline, Sample]:
     device = session.device
 
@@ -148,9 +162,46 @@ def _recorded(
     device.synchronize()
     recorder.start()
     timed(device, request, input_sets, RECORDER_WARM_UP)
-    sample = timed(device, marked, input_sets, RECORDED_REQUESTS)
+    sample = _requests_to_record(device, marked, input_sets, job, still_there)
     device.synchronize()
-    return recorder.stop(), sample
+    timeline = recorder.stop()
+    return (_marked_by_user(timeline, job.range_name) if job.range_name else timeline), sample
+
+
+def _marked_by_user(timeline: Timeline, range_name: str) -> Timeline:
+    """Requests are the user's own ranges, those of the warm-up left out."""
+    warm_ns = timeline.requests()["start_ns"].min()
+    ranges = timeline.ranges[timeline.ranges["start_ns"] >= warm_ns].reset_index(drop=True)
+    return with_requests(replace(timeline, ranges=ranges), range_name)
+
+
+def _requests_to_record(
+    device: Device,
+    request: Request,
+    input_sets: Sequence[Inputs],
+    job: ProfileJob,
+    still_there: Callable[[], None],
+) -> Sample:
+    """Run as many requests as the job says: a number, or those that begin within its duration.
+
+    The duration counts on the device's clock and on the wall clock: the simulated device's runs faster.
+    """
+    most = job.iterations or (RECORDED_REQUESTS if job.duration_s is None else sys.maxsize)
+    batch = RECORDED_REQUESTS if job.duration_s is None else 1
+    limit_ns = sys.maxsize if job.duration_s is None else round(job.duration_s * NS_PER_S)
+    start, wall = device.clock_ns(), time.perf_counter_ns()
+    latencies: list[int] = []
+    cpu_ns, told = 0, wall
+    while len(latencies) < most and max(device.clock_ns() - start, time.perf_counter_ns() - wall) < limit_ns:
+        first = len(latencies) % len(input_sets)
+        turned = [*input_sets[first:], *input_sets[:first]]
+        sample = timed(device, request, turned, min(batch, most - len(latencies)))
+        latencies += sample.latencies_ns
+        cpu_ns += sample.cpu_ns
+        if time.perf_counter_ns() - told > STILL_THERE_NS:
+            told = time.perf_counter_ns()
+            still_there()
+    return Sample(tuple(latencies), cpu_ns)
 
 
 def _input_bytes(session: Session, first: Inputs) -> dict[str, int]:
@@ -183,46 +234,3 @@ def _device_failure(error: DeviceError, folder: Path) -> WorkloadError:
         where=failed.where,
         hint="it has to run without a graph first",
     )
-
-
-# --- scripts --------------------------------------------------------------------------------------
-
-
-def record_script(job: ScriptJob, report: ProgressSink) -> None:
-    """Run a script with its arguments under the recorder.
-
-    Raises WorkloadError when the script fails; what it did until then is recorded all the same.
-    """
-    run = Run(Path(job.folder))
-    device = open_device("cuda")
-    recorder = open_recorder(device, "full")
-    script = Path(job.script)
-    report.progress(f"running {script.name}")
-    recorder.start()
-    failure = _run_script(script, job.arguments)
-    try:
-        device.synchronize()
-    except DeviceError as error:
-        failure = failure or _device_failure(error, script.parent)
-    timeline = recorder.stop()
-    report.progress("writing the timeline")
-    with run.replacing(TIMELINE_FILE) as path:
-        save(timeline, path)
-    run.write(fingerprint.collect(simulated=False, device_name=device.name))
-    if failure is not None:
-        raise failure
-
-
-def _run_script(script: Path, arguments: Sequence[str]) -> WorkloadError | None:
-    """Run it as ``python script.py arguments``; returns its failure, if it failed."""
-    sys.argv = [str(script), *arguments]
-    sys.path.insert(0, str(script.resolve().parent))
-    try:
-        runpy.run_path(str(script), run_name="__main__")
-    except SystemExit as end:
-        if end.code in (None, 0):
-            return None
-        return WorkloadError(f"the script ended with exit code {end.code}", where=script.name)
-    except Exception as error:  # noqa: BLE001  (any failure of the user's script is the answer)
-        return user_error(error, script.resolve().parent, "the script")
-    return None

@@ -36,6 +36,8 @@ PHASE_LIMIT_S: Final = 300.0
 READ_BYTES: Final = 65_536
 POLL_S: Final = 0.2
 """How late the end of a worker is noticed while a child of it still holds its pipe."""
+INTERRUPT_GRACE_S: Final = 60.0
+"""Time for an interrupted worker to write down what it recorded, which can be gigabytes."""
 DUMP_GRACE_S: Final = 3.0
 """Time for a hung worker to write down where it hangs before it is killed."""
 
@@ -63,6 +65,8 @@ class WorkerResult:
     error: CgateError | None
     bug: str = ""
     """Traceback of a bug of ours in the worker."""
+    interrupted: bool = False
+    """The user ended it early, and it had time to save what it recorded."""
 
 
 def run_worker(
@@ -72,20 +76,32 @@ def run_worker(
     workload: Path | None = None,
     limit_s: float = PHASE_LIMIT_S,
     on_progress: Callable[[Progress], None] = lambda progress: None,
+    saves_when_interrupted: bool = False,
 ) -> WorkerResult:
-    """Run ``job`` in a spawned process. ``workload`` tells which frames of a crash are the user's."""
+    """Run ``job`` in a spawned process. ``workload`` tells which frames of a crash are the user's.
+
+    An interrupt (Ctrl-C) ends the process at once, or with ``saves_when_interrupted`` by a SIGTERM that
+    leaves it time to save; a second interrupt then ends it at once.
+    """
     with tempfile.TemporaryFile("w+") as crash:
         watch = _Watch(limit_s, on_progress)
         process, messages, alive = _start(job, crash)
+        interrupted = False
         try:
             watch.follow(process, messages)
+        except KeyboardInterrupt:
+            if not saves_when_interrupted:
+                raise
+            interrupted = True
+            process.terminate()
+            watch.follow(process, messages, limit_s=INTERRUPT_GRACE_S)
         finally:
             _kill_session(process)
             messages.close()
             os.close(alive)
         crash.seek(0)
         end = _end(stage, process.returncode, watch, crash_place(crash.read(), workload))
-    return WorkerResult(end, watch.answer, watch.error(), watch.bug)
+    return WorkerResult(end, watch.answer, watch.error(), watch.bug, interrupted)
 
 
 def _start(job: Job, crash: IO[str]) -> tuple[subprocess.Popen[bytes], IO[bytes], int]:
@@ -142,9 +158,12 @@ class _Watch:
     def reason(self) -> str:
         return str(self.error() or "")
 
-    def follow(self, process: subprocess.Popen[bytes], messages: IO[bytes]) -> None:
+    def follow(
+        self, process: subprocess.Popen[bytes], messages: IO[bytes], limit_s: float | None = None
+    ) -> None:
         """Take messages until the worker ends, which a pipe that its children keep open does not tell."""
-        deadline = time.monotonic() + self._limit_s
+        limit_s = self._limit_s if limit_s is None else limit_s
+        deadline = time.monotonic() + limit_s
         with selectors.DefaultSelector() as selector:
             selector.register(messages, selectors.EVENT_READ)
             while True:
@@ -153,7 +172,7 @@ class _Watch:
                     if not data:
                         return
                     self._take(data)
-                    deadline = time.monotonic() + self._limit_s
+                    deadline = time.monotonic() + limit_s
                 elif process.poll() is not None:
                     return
                 elif time.monotonic() > deadline:

@@ -45,6 +45,10 @@ class Reporter:
         """Send results back."""
         self._send(Answer(values=values))
 
+    def done(self) -> None:
+        """The job is over, although user code still runs: the process ends right after this."""
+        self._send(Done())
+
 
 def run_job(job: Job, report: Reporter) -> None:
     """Do what the job says; results go to its run folder and to ``report``."""
@@ -53,7 +57,7 @@ def run_job(job: Job, report: Reporter) -> None:
 
         record_workload(job, report)
     elif isinstance(job, ScriptJob):
-        from cudagraph_gate.pilot.recording import record_script
+        from cudagraph_gate.pilot.script import record_script
 
         record_script(job, report)
     elif isinstance(job, TrialJob):

@@ -7,13 +7,17 @@ from rich.console import Console
 from cudagraph_gate.errors import UsageError
 from cudagraph_gate.gates import Evidence
 from cudagraph_gate.model import Verdict
-from cudagraph_gate.report.console import print_diagnosis, print_fingerprint, print_trial, print_verdict
+from cudagraph_gate.report.console import print_fingerprint, print_trial, print_verdict
+from cudagraph_gate.report.console_diagnosis import print_diagnosis, print_hta
+from cudagraph_gate.report.console_pieces import line
 from cudagraph_gate.report.html import render_html
 
 __all__ = [
     "print_diagnosis",
     "print_evidence",
     "print_fingerprint",
+    "print_hta",
+    "print_next_command",
     "print_trial",
     "print_verdict",
     "render_html",
@@ -21,13 +25,32 @@ __all__ = [
 ]
 
 
-def print_evidence(console: Console, evidence: Evidence) -> None:
+def print_evidence(console: Console, evidence: Evidence, *, details: bool = False) -> None:
     """The diagnosis and the trial, as far as the run has them."""
     if evidence.diagnosis is not None:
-        print_diagnosis(console, evidence.diagnosis, evidence.profile)
+        print_diagnosis(console, evidence.diagnosis, evidence.profile, details=details)
     if evidence.records:
         said = evidence.diagnosis is not None and evidence.diagnosis.simulated
         print_trial(console, evidence, said_simulated=said)
+
+
+def print_next_command(console: Console, evidence: Evidence) -> None:
+    """What to do after a profile."""
+    line(console, f"next: {next_command(evidence)}")
+
+
+def next_command(evidence: Evidence) -> str:
+    """The command that brings the decision nearer, by what the profile found."""
+    from cudagraph_gate.diagnosis.conclusion import worth_trying
+
+    found = evidence.diagnosis
+    if found is None or not found.devices:
+        return "cgate doctor says what this machine can record"
+    if not worth_trying(found):
+        return "a graph is no candidate; to look closer: cgate report --perfetto timeline.json"
+    if evidence.profile is not None:
+        return f"cgate pilot {evidence.workload}"
+    return "make segment 1 the step of a workload module (build, inputs), then: cgate run workload.py"
 
 
 def write_page(path: Path, evidence: Evidence, verdict: Verdict) -> None:

@@ -7,7 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from cudagraph_gate.pipeline import Examination
-from cudagraph_gate.report.console import SIMULATED_LINE, print_fingerprint
+from cudagraph_gate.report.console import print_fingerprint
+from cudagraph_gate.report.console_pieces import SIMULATED_LINE
 
 
 def print_examination(console: Console, found: Examination) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from html import escape
 from typing import Final
 
@@ -12,24 +12,20 @@ from cudagraph_gate.gates.environment import stale_text
 from cudagraph_gate.gates.latency import compare_paths
 from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, view_trial
 from cudagraph_gate.gates.wording import duration, percent
-from cudagraph_gate.model import Cause, Decision, DeviceIdle, Fingerprint, NotMeasured, Verdict
+from cudagraph_gate.model import Decision, Fingerprint, NotMeasured, Verdict
 from cudagraph_gate.records import PathName
 from cudagraph_gate.report.console import (
-    SIMULATED_LINE,
     comparison_lines,
     cost_rows,
     field_text,
     finding_text,
-    idle_shares,
     latency_rows,
     nodes_text,
-    prediction_rows,
-    submission_rows,
-    times_rows,
 )
+from cudagraph_gate.report.console_pieces import SIMULATED_LINE
+from cudagraph_gate.report.html_diagnosis import diagnosis_parts
+from cudagraph_gate.report.html_pieces import WIDTH, rows_of, table_of
 
-WIDTH: Final = 720
-"""Width of the pictures, in SVG units."""
 LEFT: Final = 60
 """Where the axis starts: the paths' names stand before it."""
 MAX_DOTS: Final = 400
@@ -40,19 +36,6 @@ _BANNER: Final = {
     Decision.CONDITIONAL: "maybe",
     Decision.NO_GO: "no-go",
     Decision.INCONCLUSIVE: "maybe",
-}
-_COLOURS: Final = {
-    "busy": "#2f855a",
-    Cause.HOST_WORK: "#dd6b20",
-    Cause.HOST_API: "#e53e3e",
-    Cause.LAUNCH_LATENCY: "#d69e2e",
-    Cause.SYNC: "#805ad5",
-    Cause.DEPENDENCY: "#3182ce",
-    Cause.GRAPH_GAP: "#319795",
-    Cause.NO_REQUEST: "#a0aec0",
-    Cause.PROFILER: "#b83280",
-    Cause.RAMP: "#718096",
-    Cause.UNKNOWN: "#4a5568",
 }
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1a202c; --paper: #ffffff; --line: #cbd5e0; --soft: #4a5568;
@@ -82,7 +65,7 @@ def render_html(evidence: Evidence, verdict: Verdict) -> str:
     parts = [
         _banner(evidence, verdict),
         _gates(verdict),
-        *_diagnosis(evidence),
+        *diagnosis_parts(evidence),
         *_shapes(evidence),
         _environment(verdict.fingerprint),
     ]
@@ -120,58 +103,8 @@ def _gates(verdict: Verdict) -> str:
         ]
         for gate in verdict.gates
     ]
-    table = _table(("", "gate", "answer", "reason", "evidence"), rows)
+    table = table_of(("", "gate", "answer", "reason", "evidence"), rows)
     return f'<h2>Gates</h2><div class="gates">{table}</div>'
-
-
-# --- normal path ------------------------------------------------------------------------------------
-
-
-def _diagnosis(evidence: Evidence) -> Iterable[str]:
-    found = evidence.diagnosis
-    if found is None:
-        return
-    yield f"<p>{escape(found.conclusion)}</p>"
-    yield from (f"<p>problem: {escape(problem)}</p>" for problem in found.problems)
-    yield from (_idle(device) for device in found.devices)
-    yield "<h2>Submission</h2>" + _rows(submission_rows(found))
-    if evidence.profile is not None:
-        yield f"<h2>Normal path, shape {escape(evidence.profile.shape)}</h2>"
-        yield _rows(times_rows(evidence.profile))
-    yield "<h2>Prediction</h2>"
-    if isinstance(found.prediction, NotMeasured):
-        yield f"<p>no prediction: {escape(found.prediction.reason)}</p>"
-    else:
-        yield _rows(prediction_rows(found.prediction))
-
-
-def _idle(device: DeviceIdle) -> str:
-    title = f"<h2>GPU time, device {device.device} of process {device.process}</h2>"
-    if isinstance(device.idle_ns, NotMeasured):
-        return f"{title}<p>idle is not measurable: {escape(device.idle_ns.reason)}</p>"
-    shares = [part for part in idle_shares(device) if part[1] > 0]
-    rows = [
-        [
-            f'<span class="swatch" style="background:{_COLOURS[name]}"></span>{name}',
-            duration(ns),
-            percent(share),
-        ]
-        for name, ns, share in shares
-    ]
-    return title + idle_bar(shares) + _table(("cause", "time", "of the window"), rows)
-
-
-def idle_bar(shares: Sequence[tuple[str, int, float]]) -> str:
-    """A stacked bar of the window; each piece as wide as its share."""
-    pieces, left = [], 0.0
-    for name, ns, share in shares:
-        label = f"<title>{name} {duration(ns)}, {percent(share)}</title>"
-        pieces.append(
-            f'<rect x="{left:.2f}" y="0" width="{share * WIDTH:.2f}" height="36" fill="{_COLOURS[name]}">'
-            f"{label}</rect>"
-        )
-        left += share * WIDTH
-    return f'<svg viewBox="0 0 {WIDTH} 36" role="img" aria-label="GPU time by cause">{"".join(pieces)}</svg>'
 
 
 # --- trial --------------------------------------------------------------------------------------
@@ -193,7 +126,9 @@ def _found(shape: ShapeTrial) -> Iterable[str]:
         lines += [finding_text(finding), finding.advice]
     yield from (f"<p>{escape(line)}</p>" for line in lines if line)
     if shape.costs:
-        yield f"<h2>Costs, shape {escape(shape.shape)}</h2>" + _rows(cost_rows(shape), ("phase", "host time"))
+        yield f"<h2>Costs, shape {escape(shape.shape)}</h2>" + rows_of(
+            cost_rows(shape), ("phase", "host time")
+        )
 
 
 def _latency(shape: ShapeTrial) -> str:
@@ -213,7 +148,7 @@ def _latency(shape: ShapeTrial) -> str:
         ]
         for name, pair in latency_rows(paths)
     ]
-    table = _table(("", "normal", "graph", "ratio", "95 % interval"), rows)
+    table = table_of(("", "normal", "graph", "ratio", "95 % interval"), rows)
     noise = (
         f'<p class="note">noise floor {percent(paths.noise.value)}, at most {percent(paths.noise.upper)}</p>'
     )
@@ -274,17 +209,7 @@ def _environment(fingerprint: Fingerprint | NotMeasured) -> str:
     ]
     rows += [[escape(name), f"unknown: {escape(reason)}"] for name, reason in fingerprint.missing.items()]
     return (
-        title + _table(("field", "value"), rows) + f'<p class="note">digest {escape(fingerprint.digest)}</p>'
+        title
+        + table_of(("field", "value"), rows)
+        + f'<p class="note">digest {escape(fingerprint.digest)}</p>'
     )
-
-
-def _rows(rows: Iterable[tuple[str, str]], head: tuple[str, str] = ("what", "value")) -> str:
-    """A table of two columns of text."""
-    return _table(head, [[escape(what), escape(value)] for what, value in rows])
-
-
-def _table(head: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are HTML already."""
-    header = "".join(f"<th>{name}</th>" for name in head)
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{header}</tr></thead><tbody>{body}</tbody></table>"

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from cudagraph_gate.gates import Evidence
-from cudagraph_gate.model import SCHEMA_VERSION
+from cudagraph_gate.model import SCHEMA_VERSION, HtaIdle
 from cudagraph_gate.pipeline import Examination
 
 
-def profile(evidence: Evidence) -> dict[str, Any]:
-    """``cgate profile --json``."""
+def profile(evidence: Evidence, hta: Sequence[HtaIdle] | None = None) -> dict[str, Any]:
+    """``cgate profile --json``; ``hta`` is null unless its definitions were asked for."""
     return {
         "schema_version": SCHEMA_VERSION,
         "workload": evidence.workload,
@@ -18,6 +19,7 @@ def profile(evidence: Evidence) -> dict[str, Any]:
         "diagnosis": evidence.diagnosis,
         "profile": evidence.profile,
         "fingerprint": evidence.fingerprint,
+        "hta": hta,
     }
 
 

@@ -9,18 +9,28 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from cudagraph_gate.errors import NoDeviceError
 
-BUFFER_BYTES: Final = 8 * 1024 * 1024
-"""CUPTI's recommended range is 1 to 10 MB; 256 MB cost 0.15 s at the first enable on the H200."""
+FLUSH_COMPLETE: Final = 0
 FLUSH_FORCED: Final = 1
+ATTRIBUTE_ZEROED: Final = 5
+"""CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER: unless it is set, CUPTI zeroes each buffer in the thread
+that submits work."""
+SYSTEM_THREADS: Final = 1
+"""CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM: threads by the kernel's number, as /proc names them, not by the low
+half of a pthread pointer."""
+CALLBACK_NUMBERS: Final = 2_000
+"""More than the API functions of either domain (807 and 523 in CUPTI 13.0)."""
+API_ENTER: Final = 0
+OFFSET_READINGS: Final = 5
 
 _Requested = ctypes.CFUNCTYPE(
     None,
@@ -31,6 +41,33 @@ _Requested = ctypes.CFUNCTYPE(
 _Completed = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t
 )
+_Called = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p)
+
+
+class _CallbackData(ctypes.Structure):
+    """CUpti_CallbackData."""
+
+    _fields_ = [
+        ("site", ctypes.c_int),
+        ("function_name", ctypes.c_void_p),
+        ("function_params", ctypes.c_void_p),
+        ("return_value", ctypes.c_void_p),
+        ("symbol_name", ctypes.c_void_p),
+        ("context", ctypes.c_void_p),
+        ("context_uid", ctypes.c_uint32),
+        ("correlation_data", ctypes.c_void_p),
+        ("correlation", ctypes.c_uint32),
+    ]
+
+
+class BufferSink(Protocol):
+    """Where CUPTI gets its buffers from, and where they go when they are full. Called from any thread."""
+
+    def lend(self) -> tuple[int, int]:
+        """Address and size in bytes of a zeroed buffer; (0, 0) if there is none."""
+
+    def take(self, address: int, valid_bytes: int) -> None:
+        """A lent buffer comes back with that many bytes of records."""
 
 
 class Cupti:
@@ -40,10 +77,13 @@ class Cupti:
         self._library = library
         self.path = path
         self._names: dict[tuple[int, int], str] = {}
-        self._buffers: dict[int, np.ndarray[Any, np.dtype[np.uint8]]] = {}
+        self._lent: dict[int, BufferSink] = {}
+        self._sink: BufferSink | None = None
+        self._registered = False
         self._requested = _Requested(self._hand_out)
         self._completed = _Completed(self._take_back)
-        self._filled: list[tuple[np.ndarray[Any, np.dtype[np.uint8]], int]] = []
+        self._subscriber = ctypes.c_void_p()
+        self._called: Any = None
 
     def version(self) -> int:
         """API version, e.g. 130000 or 28."""
@@ -51,9 +91,45 @@ class Cupti:
         self._call("cuptiGetVersion", ctypes.byref(number))
         return number.value
 
-    def register(self) -> None:
-        """Give CUPTI the buffer callbacks."""
+    def register(self, sink: BufferSink) -> None:
+        """Let ``sink`` lend the buffers from now on."""
+        self._sink = sink
+        if self._registered:
+            return
+        # Where CUPTI can't be told, it zeroes buffers itself, or numbers threads in another way.
+        zeroed, size = ctypes.c_uint8(1), ctypes.c_size_t(1)
+        self._library.cuptiActivitySetAttribute(
+            ctypes.c_int(ATTRIBUTE_ZEROED), ctypes.byref(size), ctypes.byref(zeroed)
+        )
+        self._library.cuptiSetThreadIdType(ctypes.c_int(SYSTEM_THREADS))
         self._call("cuptiActivityRegisterCallbacks", self._requested, self._completed)
+        self._registered = True
+
+    def threads_are_system(self) -> bool:
+        """Whether records name threads by the kernel's number, which older libraries can't."""
+        kind = ctypes.c_int(-1)
+        status = self._library.cuptiGetThreadIdType(ctypes.byref(kind))
+        return bool(status == 0 and kind.value == SYSTEM_THREADS)
+
+    def timestamp_ns(self) -> int:
+        """CUPTI's clock, which activity records are stamped with."""
+        now = ctypes.c_uint64()
+        self._call("cuptiGetTimestamp", ctypes.byref(now))
+        return now.value
+
+    def clock_offset_ns(self) -> int:
+        """How far CUPTI's clock is ahead of ``time.time_ns``: the reading that took least time of a few.
+
+        Both are CLOCK_REALTIME on Linux, unless somebody gave CUPTI another clock.
+        """
+        readings = [self._offset_reading() for _ in range(OFFSET_READINGS)]
+        return min(readings)[1]
+
+    def _offset_reading(self) -> tuple[int, int]:
+        before = time.time_ns()
+        theirs = self.timestamp_ns()
+        after = time.time_ns()
+        return after - before, theirs - (before + after) // 2
 
     def enable(self, kind: int, on: bool = True) -> None:
         """Switch one activity kind."""
@@ -63,9 +139,9 @@ class Cupti:
         """Switch the ``queued`` and ``submitted`` stamps of kernels."""
         self._call("cuptiActivityEnableLatencyTimestamps", ctypes.c_uint8(on))
 
-    def flush(self) -> None:
-        """Make CUPTI hand over every buffer."""
-        self._call("cuptiActivityFlushAll", ctypes.c_uint32(FLUSH_FORCED))
+    def flush(self, *, forced: bool = True) -> None:
+        """Make CUPTI hand over every buffer, or only those whose records are all complete."""
+        self._call("cuptiActivityFlushAll", ctypes.c_uint32(FLUSH_FORCED if forced else FLUSH_COMPLETE))
 
     def dropped(self) -> int:
         """Records lost so far for want of buffers; reading resets the count."""
@@ -92,20 +168,47 @@ class Cupti:
         )
         return (record.value or 0) - base - offset if status == 0 else None
 
-    def take_filled(self) -> list[tuple[np.ndarray[Any, np.dtype[np.uint8]], int]]:
-        """Completed buffers with their valid bytes, oldest first."""
-        filled, self._filled = self._filled, []
-        return filled
+    # --- callbacks of API calls -------------------------------------------------------------------
+    def subscribe(self, on_enter: Callable[[int], None], functions: Callable[[str], bool]) -> None:
+        """Call ``on_enter(correlation)`` when a thread enters one of ``functions``, in that thread.
 
+        Raises NoDeviceError when another tool is the process's one subscriber.
+        """
+
+        def called(_data: Any, _domain: int, _number: int, record: int) -> None:
+            data = _CallbackData.from_address(record)
+            if data.site == API_ENTER:
+                on_enter(data.correlation)
+
+        self._called = _Called(called)
+        subscriber = ctypes.c_void_p()
+        self._call("cuptiSubscribe", ctypes.byref(subscriber), self._called, None)
+        self._subscriber = subscriber
+        for domain in (1, 2):
+            for number in range(1, CALLBACK_NUMBERS):
+                if functions(self.callback_name(domain, number)):
+                    self._call("cuptiEnableCallback", ctypes.c_uint32(1), self._subscriber, domain, number)
+
+    def unsubscribe(self) -> None:
+        """End :meth:`subscribe`; nothing happens where it failed."""
+        if self._subscriber.value:
+            self._library.cuptiUnsubscribe(self._subscriber)
+            self._subscriber = ctypes.c_void_p()
+
+    # --- buffers ----------------------------------------------------------------------------------
     def _hand_out(self, buffer: Any, size: Any, most: Any) -> None:
-        memory = np.empty(BUFFER_BYTES, dtype=np.uint8)
-        self._buffers[memory.ctypes.data] = memory
-        buffer[0], size[0], most[0] = memory.ctypes.data, BUFFER_BYTES, 0
+        buffer[0], size[0], most[0] = None, 0, 0
+        sink = self._sink
+        if sink is None:
+            return
+        address, length = sink.lend()
+        if address:
+            self._lent[address] = sink
+            buffer[0], size[0] = address, length
 
     def _take_back(self, _context: Any, _stream: int, buffer: int, _size: int, valid: int) -> None:
-        memory = self._buffers.pop(buffer)
-        if valid:
-            self._filled.append((memory, valid))
+        if sink := self._lent.pop(buffer, None):  # else it is another profiler's
+            sink.take(buffer, valid)
 
     def _call(self, name: str, *args: Any) -> None:
         status = getattr(self._library, name)(*args)
@@ -128,7 +231,10 @@ def _plain(name: str) -> str:
 @lru_cache(maxsize=1)
 def load_cupti() -> Cupti:
     """CUPTI as cupti-python loads it. Raises NoDeviceError where it can't be had."""
-    published_layouts()
+    try:
+        _bindings().get_timestamp()  # the first call loads libcupti
+    except (RuntimeError, OSError) as error:
+        raise _not_loaded(error) from error
     path = next((path for path in _mapped_libraries() if "/libcupti.so" in path), None)
     if path is None:
         raise NoDeviceError("cupti-python loaded no libcupti", hint="pip install nvidia-cuda-cupti")
@@ -137,18 +243,25 @@ def load_cupti() -> Cupti:
 
 @lru_cache(maxsize=1)
 def published_layouts() -> Mapping[str, np.dtype[Any]]:
-    """Record layouts that cupti-python publishes for its CUPTI version, by name."""
-    try:
-        from cupti import cupti as bindings
-
-        bindings.get_timestamp()  # the first call loads libcupti
-    except (ImportError, RuntimeError, OSError) as error:
-        raise NoDeviceError(
-            f"CUPTI can't be loaded ({str(error).splitlines()[0]})",
-            hint="install cupti-python of your CUDA major version",
-        ) from error
+    """Record layouts that cupti-python publishes for its CUPTI version, by name; needs no GPU."""
+    bindings = _bindings()
     found = {name: getattr(bindings, name) for name in dir(bindings) if name.endswith("_dtype")}
     return {name: layout for name, layout in found.items() if isinstance(layout, np.dtype)}
+
+
+def _bindings() -> Any:
+    try:
+        from cupti import cupti as bindings
+    except (ImportError, RuntimeError, OSError) as error:
+        raise _not_loaded(error) from error
+    return bindings
+
+
+def _not_loaded(error: Exception) -> NoDeviceError:
+    return NoDeviceError(
+        f"CUPTI can't be loaded ({str(error).splitlines()[0]})",
+        hint="install cupti-python of your CUDA major version",
+    )
 
 
 def _mapped_libraries() -> list[str]:

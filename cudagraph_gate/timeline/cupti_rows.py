@@ -1,17 +1,35 @@
-"""CUPTI records as timeline frames. Codes and flags are those of ``cupti_activity.h``."""
+"""CUPTI records as timeline frames, column by column: no Python object a record."""
 
 from __future__ import annotations
 
 import ctypes
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from cudagraph_gate.timeline.cupti_buffers import Records
+from cudagraph_gate.timeline.api_names import is_blocking
+from cudagraph_gate.timeline.cupti_buffers import Columns
+from cudagraph_gate.timeline.cupti_kinds import (
+    COPY_NAMES,
+    KIND_DRIVER,
+    KIND_EVENT,
+    KIND_KERNEL,
+    KIND_MARKER,
+    KIND_MEMCPY,
+    KIND_MEMSET,
+    KIND_OVERHEAD,
+    KIND_RUNTIME,
+    KIND_SYNCHRONIZATION,
+    MARKER_END,
+    MARKER_START,
+    NO_SUCH,
+    OVERHEAD_NAMES,
+    SHAPE_FIELDS,
+    SYNC_NAMES,
+)
 from cudagraph_gate.timeline.table import (
     CALL_COLUMNS,
     KERNEL,
@@ -22,60 +40,37 @@ from cudagraph_gate.timeline.table import (
     RANGE_COLUMNS,
     frame,
 )
+from cudagraph_gate.timeline.texts import coded, named
 
 Ints = npt.NDArray[np.int64]
+Table = dict[str, Any]
+"""Arrays by column name; text is a pandas Categorical."""
 CallbackName = Callable[[int, int], str]
 """(1 for the driver API or 2 for the runtime API, callback id) -> function name."""
-
-KIND_MEMCPY: Final = 1
-KIND_MEMSET: Final = 2
-KIND_DRIVER: Final = 4
-KIND_RUNTIME: Final = 5
-KIND_KERNEL: Final = 10
-KIND_MARKER: Final = 12
-KIND_OVERHEAD: Final = 17
-KIND_SYNCHRONIZATION: Final = 38
-"""Activity kinds (CUpti_ActivityKind)."""
-
-COPY_NAMES: Final = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA"} | {
-    8: "DtoD",
-    9: "HtoH",
-    10: "PtoP",
-}
-SYNC_NAMES: Final = {1: "cuEventSynchronize", 3: "cuStreamSynchronize", 4: "cuCtxSynchronize"}
-"""Blocking kinds of synchronisation; 2 is a stream waiting for an event, which blocks no host thread."""
-OVERHEAD_NAMES: Final = {
-    1: "driver compiler",
-    1 << 16: "buffer flush",
-    2 << 16: "instrumentation",
-    3 << 16: "resource",
-    4 << 16: "module loading",
-    5 << 16: "lazy function loading",
-    6 << 16: "command buffer full",
-    7 << 16: "activity buffer request",
-    8 << 16: "unified memory set-up",
-}
-MARKER_START: Final = 2
-MARKER_END: Final = 4
-BLOCKING_CALL: Final = re.compile(r"Synchronize|^(cu|cuda)Memcpy(?!.*Async)(?!.*Batch)")
-"""Calls that wait for the device: synchronisation, and copies that are not asynchronous."""
+DRIVER_DOMAIN: Final = 1
+RUNTIME_DOMAIN: Final = 2
 
 
 class Decoder:
-    """Frames of one recording from its records by activity kind; ``problems`` says what was left out."""
+    """Frames of one recording from its records by activity kind; ``problems`` says what was left out.
+
+    ``sites`` says where calls were made, by correlation.
+    """
 
     def __init__(
         self,
-        records: Mapping[int, Records],
+        records: Mapping[int, Columns],
         *,
         process: int,
         callback_name: CallbackName,
         read_text: Callable[[int], str] | None = None,
+        sites: Mapping[int, str] | None = None,
     ) -> None:
-        self._records = records
+        self._records = {kind: rows for kind, rows in records.items() if _count(rows)}
         self._process = process
         self._callback_name = callback_name
-        self._read_text = read_text or _text_at
+        self._read_text = read_text or text_at
+        self._sites = sites or {}
         self.problems: list[str] = []
         self.operations = self._operations()
         self.calls = self._calls()
@@ -84,115 +79,139 @@ class Decoder:
 
     # --- operations -------------------------------------------------------------------------------
     def _operations(self) -> pd.DataFrame:
-        parts = [self._kernels(), self._copies(), self._memsets()]
-        rows = _joined(OPERATION_COLUMNS, parts)
-        finished = (rows["start_ns"] > 0) & (rows["end_ns"] >= rows["start_ns"])
+        rows = _joined(OPERATION_COLUMNS, [*self._kernels(), *self._copies(), *self._memsets()])
+        start, end = rows["start_ns"], rows["end_ns"]
+        finished = (start > 0) & (end >= start)
         if lost := int((~finished).sum()):
             self.problems.append(f"{lost} operations have no complete device timestamps and are left out")
-        return rows[finished].sort_values("start_ns", kind="stable", ignore_index=True)
+            rows = _taken(rows, np.flatnonzero(finished))
+        return frame(OPERATION_COLUMNS, _ordered(rows, rows["start_ns"]))
 
-    def _kernels(self) -> pd.DataFrame:
+    def _kernels(self) -> list[Table]:
         rows = self._records.get(KIND_KERNEL)
         if rows is None:
-            return frame(OPERATION_COLUMNS)
-        shapes = {
-            name: rows[name] for name in ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
-        }
+            return []
         # Kernels of a graph carry a stale queued stamp and no submitted one (CUPTI 13.0).
         stamped = (rows["graph_id"] == 0) & (rows["submitted"] > 0)
         stamps = {f"{name}_ns": _integers(rows[name]) * stamped for name in ("queued", "submitted")}
-        return self._operation_frame(rows, KERNEL, self._texts(rows["name"]), {**shapes, **stamps})
+        shapes = {name: rows[name] for name in SHAPE_FIELDS}
+        return [self._operation_table(rows, KERNEL, self._texts(rows["name"]), {**shapes, **stamps})]
 
-    def _copies(self) -> pd.DataFrame:
+    def _copies(self) -> list[Table]:
         rows = self._records.get(KIND_MEMCPY)
         if rows is None:
-            return frame(OPERATION_COLUMNS)
-        names = [COPY_NAMES.get(int(kind), f"copy kind {kind}") for kind in rows["copy_kind"]]
-        return self._operation_frame(rows, MEMCPY, names, {"bytes": _integers(rows["bytes"])})
+            return []
+        names = named(rows["copy_kind"], lambda kind: COPY_NAMES.get(kind, f"copy kind {kind}"))
+        return [self._operation_table(rows, MEMCPY, names, {"bytes": _integers(rows["bytes"])})]
 
-    def _memsets(self) -> pd.DataFrame:
+    def _memsets(self) -> list[Table]:
         rows = self._records.get(KIND_MEMSET)
         if rows is None:
-            return frame(OPERATION_COLUMNS)
-        names = [MEMSET] * len(rows)
-        return self._operation_frame(rows, MEMSET, names, {"bytes": _integers(rows["bytes"])})
+            return []
+        names = _same(MEMSET, _count(rows))
+        return [self._operation_table(rows, MEMSET, names, {"bytes": _integers(rows["bytes"])})]
 
-    def _operation_frame(
-        self, rows: Records, kind: str, names: list[str], more: dict[str, Any]
-    ) -> pd.DataFrame:
-        values = {
-            "kind": [kind] * len(rows),
+    def _operation_table(self, rows: Columns, kind: str, names: pd.Categorical, more: Table) -> Table:
+        return {
+            "kind": _same(kind, _count(rows)),
             "name": names,
             "start_ns": _integers(rows["start"]),
             "end_ns": _integers(rows["end"]),
             "device": rows["device_id"],
             "context": rows["context_id"],
             "stream": rows["stream_id"],
-            "process": np.full(len(rows), self._process),
+            "process": np.full(_count(rows), self._process, np.int32),
             "correlation": _integers(rows["correlation_id"]),
             "graph": _integers(rows["graph_id"]),
             "node": _integers(rows["graph_node_id"]),
+            **more,
         }
-        return frame(OPERATION_COLUMNS, values | more)
 
     # --- calls ------------------------------------------------------------------------------------
     def _calls(self) -> pd.DataFrame:
-        parts = [self._api(kind, domain) for kind, domain in ((KIND_RUNTIME, 2), (KIND_DRIVER, 1))]
-        rows = _joined(CALL_COLUMNS, parts).sort_values(["start_ns", "end_ns"], ascending=[True, False])
+        parts = [*self._api(KIND_RUNTIME, RUNTIME_DOMAIN), *self._api(KIND_DRIVER, DRIVER_DOMAIN)]
+        rows = _joined(CALL_COLUMNS, parts)
         # A runtime call and the driver call under it share their correlation: the outer one is the call.
-        rows = rows.drop_duplicates(["process", "correlation"], ignore_index=True)
-        return self._with_synchronisation(rows)
+        order = np.lexsort((-rows["end_ns"], rows["start_ns"]))
+        inner = pd.Series(rows["correlation"][order]).duplicated().to_numpy()
+        rows = _taken(rows, order[~inner])
+        self._add_subjects(rows)
+        return frame(CALL_COLUMNS, self._with_synchronisation(self._with_sites(rows)))
 
-    def _api(self, kind: int, domain: int) -> pd.DataFrame:
+    def _api(self, kind: int, domain: int) -> list[Table]:
         rows = self._records.get(kind)
         if rows is None:
-            return frame(CALL_COLUMNS)
-        distinct, inverse = np.unique(rows["cbid"], return_inverse=True)
-        names = np.array([self._callback_name(domain, int(number)) for number in distinct], dtype=object)
-        blocking = np.array([bool(BLOCKING_CALL.search(name)) for name in names], dtype=bool)
-        return frame(
-            CALL_COLUMNS,
+            return []
+        codes, distinct = pd.factorize(rows["cbid"])
+        names = [self._callback_name(domain, int(number)) for number in distinct]
+        blocking = np.array([is_blocking(name) for name in names], dtype=bool)
+        return [
             {
-                "name": names[inverse],
+                "name": coded(codes, names),
                 "start_ns": _integers(rows["start"]),
                 "end_ns": _integers(rows["end"]),
                 "process": rows["process_id"],
                 "thread": _integers(rows["thread_id"]),
                 "correlation": _integers(rows["correlation_id"]),
-                "blocking": blocking[inverse],
-                "status": rows["return_value"],
-            },
-        )
+                "blocking": blocking[codes],
+                "status": rows["return_value"].astype(np.int32),
+            }
+        ]
 
-    def _with_synchronisation(self, calls: pd.DataFrame) -> pd.DataFrame:
-        """Mark calls that waited by their synchronisation records; records without a call become calls."""
-        rows = self._records.get(KIND_SYNCHRONIZATION)
-        if rows is None:
+    def _add_subjects(self, calls: Table) -> None:
+        """Write the stream and event that event records, stream waits and synchronisation are about."""
+        events, waits = self._records.get(KIND_EVENT), self._records.get(KIND_SYNCHRONIZATION)
+        for rows, event in ((events, "event_id"), (waits, "cuda_event_id")):
+            if rows is None:
+                continue
+            places = _places(calls["correlation"], _integers(rows["correlation_id"]))
+            for column, field in (("stream", "stream_id"), ("event", event)):
+                values = _integers(rows[field])
+                known = (places >= 0) & (values != NO_SUCH)
+                calls[column][places[known]] = values[known]
+
+    def _with_sites(self, calls: Table) -> Table:
+        places = _places(calls["correlation"], np.array(list(self._sites), np.int64))
+        found = np.flatnonzero(places >= 0)
+        if not len(found):
             return calls
-        rows = rows[np.isin(rows["type"], list(SYNC_NAMES))]
-        correlations = _integers(rows["correlation_id"])
-        calls = calls.assign(blocking=calls["blocking"] | calls["correlation"].isin(correlations))
-        rows = rows[~np.isin(correlations, calls["correlation"].to_numpy())]
-        alone = frame(
-            CALL_COLUMNS,
-            {
-                "name": [SYNC_NAMES[int(kind)] for kind in rows["type"]],
-                "start_ns": _integers(rows["start"]),
-                "end_ns": _integers(rows["end"]),
-                "process": np.full(len(rows), self._process),
-                "correlation": _integers(rows["correlation_id"]),
-                "blocking": np.ones(len(rows), dtype=bool),
-            },
-        )
-        return _joined(CALL_COLUMNS, [calls, alone]).sort_values("start_ns", kind="stable", ignore_index=True)
+        names = list(dict.fromkeys(self._sites.values()))
+        codes = np.array([names.index(site) for site in self._sites.values()])
+        every = np.full(len(calls["correlation"]), len(names))
+        every[places[found]] = codes[found]
+        return {**calls, "site": coded(every, [*names, ""])}
+
+    def _with_synchronisation(self, calls: Table) -> Table:
+        """Mark calls that waited by their synchronisation records; records without a call become calls."""
+        every = self._records.get(KIND_SYNCHRONIZATION)
+        if every is None:
+            return calls
+        blocking = np.flatnonzero(np.isin(every["type"], list(SYNC_NAMES)))
+        rows = {name: values[blocking] for name, values in every.items()}
+        places = _places(calls["correlation"], _integers(rows["correlation_id"]))
+        calls["blocking"][places[places >= 0]] = True
+        rows = {name: values[places < 0] for name, values in rows.items()}
+        count = _count(rows)
+        alone: Table = {
+            "name": named(rows["type"], SYNC_NAMES.__getitem__),
+            "start_ns": _integers(rows["start"]),
+            "end_ns": _integers(rows["end"]),
+            "process": np.full(count, self._process, np.int32),
+            "correlation": _integers(rows["correlation_id"]),
+            "blocking": np.ones(count, dtype=bool),
+            "stream": _valid(rows["stream_id"]),
+            "event": _valid(rows["cuda_event_id"]),
+        }
+        joined = _joined(CALL_COLUMNS, [calls, alone])
+        return _ordered(joined, joined["start_ns"])
 
     # --- ranges and overheads ---------------------------------------------------------------------
     def _ranges(self) -> pd.DataFrame:
         rows = self._records.get(KIND_MARKER)
         if rows is None:
             return frame(RANGE_COLUMNS)
-        started = _markers(rows[(rows["flags_"] & MARKER_START) != 0])
-        ended = _markers(rows[(rows["flags_"] & MARKER_END) != 0])
+        started = _markers(rows, MARKER_START)
+        ended = _markers(rows, MARKER_END)
         pairs = started.merge(ended, on="id", suffixes=("", "_end"))
         if lost := len(started) - len(pairs):
             self.problems.append(f"{lost} ranges were open when the recording ended")
@@ -213,49 +232,96 @@ class Decoder:
         rows = self._records.get(KIND_OVERHEAD)
         if rows is None:
             return frame(OVERHEAD_COLUMNS)
-        names = [OVERHEAD_NAMES.get(int(kind), f"overhead {kind}") for kind in rows["overhead_kind"]]
         return frame(
             OVERHEAD_COLUMNS,
             {
-                "name": names,
+                "name": named(
+                    rows["overhead_kind"], lambda kind: OVERHEAD_NAMES.get(kind, f"overhead {kind}")
+                ),
                 "start_ns": _integers(rows["start"]),
                 "end_ns": _integers(rows["end"]),
-                "process": np.full(len(rows), self._process),
+                "process": np.full(_count(rows), self._process),
             },
         )
 
-    def _texts(self, pointers: npt.NDArray[Any]) -> list[str]:
-        distinct, inverse = np.unique(pointers.astype(np.int64), return_inverse=True)
-        texts = [self._read_text(int(pointer)) for pointer in distinct]
-        return [texts[place] for place in inverse]
+    def _texts(self, pointers: npt.NDArray[Any]) -> pd.Categorical:
+        return named(pointers, self._read_text)
 
 
-def _markers(rows: Records) -> pd.DataFrame:
-    thread = rows["object_id"]["pt"]
-    return pd.DataFrame(
-        {
-            "id": _integers(rows["id"]),
-            "time": _integers(rows["timestamp"]),
-            "name": _integers(rows["name"]),
-            "domain": _integers(rows["domain"]),
-            "process": _integers(thread["process_id"]),
-            "thread": _integers(thread["thread_id"]),
-        }
-    )
+def _markers(rows: Columns, flag: int) -> pd.DataFrame:
+    chosen = (rows["flags_"] & flag) != 0
+    fields = {
+        "id": "id",
+        "time": "timestamp",
+        "name": "name",
+        "domain": "domain",
+        "process": "object_id.pt.process_id",
+        "thread": "object_id.pt.thread_id",
+    }
+    return pd.DataFrame({name: _integers(rows[field][chosen]) for name, field in fields.items()})
 
 
-def _joined(columns: Mapping[str, str], parts: list[pd.DataFrame]) -> pd.DataFrame:
-    filled = [part for part in parts if len(part)]
-    if not filled:
-        return frame(columns)
-    names = {name: np.concatenate([part[name].to_numpy() for part in filled]) for name in columns}
-    return frame(columns, names)
+def _count(rows: Columns) -> int:
+    return len(next(iter(rows.values())))
 
 
 def _integers(values: npt.NDArray[Any]) -> Ints:
-    return values.astype(np.int64)
+    return values.astype(np.int64, copy=False)
 
 
-def _text_at(pointer: int) -> str:
+def _valid(values: npt.NDArray[Any]) -> Ints:
+    return np.where(values == NO_SUCH, 0, _integers(values))
+
+
+def _same(name: str, count: int) -> pd.Categorical:
+    return coded(np.zeros(count, np.int8), [name])
+
+
+def _joined(columns: Mapping[str, str], parts: Sequence[Table]) -> Table:
+    """The parts one after the other, with every column of the timeline's family."""
+    counts = [len(part["start_ns"]) for part in parts]
+    return {
+        name: _joined_texts(name, parts, counts)
+        if dtype == "category"
+        else _joined_numbers(name, dtype, parts)
+        for name, dtype in columns.items()
+    }
+
+
+def _joined_numbers(name: str, dtype: str, parts: Sequence[Table]) -> npt.NDArray[Any]:
+    blank = np.zeros(0, dtype)
+    values = [part[name] if name in part else np.zeros(len(part["start_ns"]), dtype) for part in parts]
+    return np.concatenate([blank, *values]).astype(dtype, copy=False)
+
+
+def _joined_texts(name: str, parts: Sequence[Table], counts: Sequence[int]) -> pd.Categorical:
+    columns = [part.get(name, _same("", count)) for part, count in zip(parts, counts, strict=True)]
+    names = [text for column in columns for text in column.categories]
+    before = np.cumsum([0, *(len(column.categories) for column in columns)])
+    codes = [column.codes.astype(np.int32) + first for column, first in zip(columns, before, strict=False)]
+    return coded(np.concatenate([np.zeros(0, np.int32), *codes]), names)
+
+
+def _taken(rows: Table, places: npt.NDArray[Any]) -> Table:
+    return {name: values[places] for name, values in rows.items()}
+
+
+def _ordered(rows: Table, key: Ints) -> Table:
+    if bool(np.all(key[1:] >= key[:-1])):
+        return rows
+    return _taken(rows, np.argsort(key, kind="stable"))
+
+
+def _places(values: Ints, wanted: Ints) -> Ints:
+    """Where each of ``wanted`` lies in ``values``, which are distinct; -1 where it is not there."""
+    if not len(values) or not len(wanted):
+        return np.full(len(wanted), -1, np.int64)
+    order = np.argsort(values, kind="stable")
+    found = order[np.minimum(np.searchsorted(values, wanted, sorter=order), len(values) - 1)]
+    return np.where(values[found] == wanted, found, -1)
+
+
+def text_at(pointer: int) -> str:
+    """The text that a record points to, which CUPTI must still hold; empty for a null pointer."""
     raw = ctypes.c_char_p(pointer).value if pointer else None
     return raw.decode(errors="replace") if raw else ""

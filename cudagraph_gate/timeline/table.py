@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import numpy as np
 import pandas as pd
 
 from cudagraph_gate.errors import EvidenceError
+from cudagraph_gate.timeline.families import FamilyFile, constant, write_families
+from cudagraph_gate.timeline.texts import coded
 
 TIMELINE_SCHEMA_VERSION: Final = 1
 
@@ -112,8 +113,8 @@ FAMILIES: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 
-ADDED_COLUMNS: Final = frozenset(("site", "stream", "event", "on_cpu_ns"))
-"""Columns that files of earlier versions lack, in one family at least: blank where they do."""
+ADDED_COLUMNS: Final[Mapping[str, frozenset[str]]] = {"calls": frozenset(("site", "stream", "event"))}
+"""Columns by family that files of earlier versions lack: blank where they do."""
 
 
 class TimelineMeta(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,16 +134,20 @@ class TimelineMeta(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def frame(columns: Mapping[str, str], values: Mapping[str, Any] | None = None, rows: int = 0) -> pd.DataFrame:
-    """A frame with exactly ``columns`` and their dtypes; those missing from ``values`` are zero or empty."""
+    """A frame with exactly ``columns`` and their dtypes; those missing from ``values`` are zero or empty.
+
+    Arrays that have their column's dtype are shared with the frame, not copied.
+    """
     given = dict(values or {})
     rows = len(next(iter(given.values()))) if given else rows
     unknown = sorted(set(given) - set(columns))
     if unknown:
         raise ValueError(f"not timeline columns: {', '.join(unknown)}")
     made = {
-        name: pd.Series(given.get(name, _blank(dtype, rows)), dtype=dtype) for name, dtype in columns.items()
+        name: pd.Series(given[name] if name in given else _blank(dtype, rows), dtype=dtype, copy=False)
+        for name, dtype in columns.items()
     }
-    return pd.DataFrame(made, columns=list(columns))
+    return pd.DataFrame(made, columns=list(columns), copy=False)
 
 
 def frame_of(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
@@ -153,7 +158,9 @@ def frame_of(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> p
 
 
 def _blank(dtype: str, rows: int) -> Any:
-    return [""] * rows if dtype == "category" else np.zeros(rows, dtype=dtype)
+    if dtype == "category":
+        return coded(constant(0, "int8", rows), [""] if rows else [])
+    return constant(0, dtype, rows)
 
 
 def _empty_family(columns: Mapping[str, str]) -> Any:
@@ -183,75 +190,46 @@ class Timeline:
             marked = ranges[(ranges["domain"] == REQUEST_DOMAIN) & (ranges["name"] == REQUEST_RANGE)]
         return marked.sort_values("start_ns", kind="stable", ignore_index=True)
 
+    def window(self) -> tuple[int, int]:
+        """What an analysis is about unless told otherwise, in ns: the requests, else the operations.
+
+        From the start of the first to the end of the last; (0, 0) where there are none.
+        """
+        marked = self.requests()
+        rows = self.operations if marked.empty else marked
+        return (int(rows["start_ns"].min()), int(rows["end_ns"].max())) if len(rows) else (0, 0)
+
 
 def save(timeline: Timeline, path: Path) -> None:
-    """Write a timeline as one Parquet file. The caller makes the write atomic."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    """Write a timeline as one Parquet file, operations and calls in order of start.
 
-    parts = []
-    for family in FAMILIES:
-        rows: pd.DataFrame = getattr(timeline, family)
-        parts.append(pa.Table.from_pandas(rows.assign(family=family), preserve_index=False))
-    table = pa.concat_tables([_decoded(part) for part in parts], promote_options="permissive")
-    table = table.replace_schema_metadata(
-        {
-            b"cgate_schema_version": str(TIMELINE_SCHEMA_VERSION).encode(),
-            b"cgate_meta": msgspec.json.encode(timeline.meta),
-        }
-    )
-    # Times and correlations grow steadily: differences take a third of the space of the values.
-    counts = [column.name for column in table.schema if pa.types.is_int64(column.type)]
-    pq.write_table(
-        table,
-        path,
-        compression="zstd",
-        use_dictionary=[column.name for column in table.schema if column.name not in counts],
-        column_encoding=dict.fromkeys(counts, "DELTA_BINARY_PACKED"),
-    )
+    The caller makes the write atomic.
+    """
+    metadata = {
+        b"cgate_schema_version": str(TIMELINE_SCHEMA_VERSION).encode(),
+        b"cgate_meta": msgspec.json.encode(timeline.meta),
+    }
+    write_families(path, {family: getattr(timeline, family) for family in FAMILIES}, FAMILIES, metadata)
 
 
 def load(path: Path) -> Timeline:
     """Read a timeline that :func:`save` wrote. Raises EvidenceError with the reason when it can't."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path)
-        metadata = table.schema.metadata or {}
-        version = int(metadata.get(b"cgate_schema_version", b"0"))
+        stored = FamilyFile(path)
+        version = int(stored.metadata.get(b"cgate_schema_version", b"0"))
         if version != TIMELINE_SCHEMA_VERSION:
             raise EvidenceError(
                 f"timeline has schema version {version}, this cgate reads {TIMELINE_SCHEMA_VERSION}",
                 where=str(path),
                 hint="profile the workload again",
             )
-        meta = msgspec.json.decode(metadata[b"cgate_meta"], type=TimelineMeta)
-        families = {family: _family(table, family, columns) for family, columns in FAMILIES.items()}
+        meta = msgspec.json.decode(stored.metadata[b"cgate_meta"], type=TimelineMeta)
+        families = {
+            family: frame(columns, stored.read(family, columns, ADDED_COLUMNS.get(family, frozenset())))
+            for family, columns in FAMILIES.items()
+        }
     except (OSError, pa.ArrowException, KeyError, ValueError, msgspec.MsgspecError) as error:
         raise EvidenceError(f"can't read the timeline ({error})", where=str(path)) from error
     return Timeline(meta=meta, **families)
-
-
-def _decoded(table: Any) -> Any:
-    """Dictionary columns as plain strings, so that tables with other dictionaries can be joined."""
-    import pyarrow as pa
-
-    for index, column in enumerate(table.schema):
-        if pa.types.is_dictionary(column.type):
-            table = table.set_column(index, column.name, table.column(index).cast(pa.string()))
-    return table
-
-
-def _all_null(column: Any) -> bool:
-    return bool(column.null_count == len(column))
-
-
-def _family(table: Any, family: str, columns: Mapping[str, str]) -> pd.DataFrame:
-    # Filtered before it leaves Arrow: a nullable int64 column would become float64 and lose nanoseconds.
-    import pyarrow.compute as pc
-
-    rows = table.filter(pc.equal(table.column("family"), family))
-    added = {name for name in ADDED_COLUMNS if name not in rows.column_names or _all_null(rows.column(name))}
-    rows = rows.select([name for name in columns if name not in added])
-    return frame(columns, {name: rows.column(name).to_numpy() for name in rows.column_names})

@@ -13,7 +13,7 @@ from command import LONG_KERNELS, Recorded, cgate, runs, without_gpu, write
 
 from cudagraph_gate.model import Diagnosis, Fingerprint, ProfileTimes, Verdict
 from cudagraph_gate.records import Record
-from cudagraph_gate.report.console import SIMULATED_LINE
+from cudagraph_gate.report.console_pieces import SIMULATED_LINE
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "json.md"
 GATES = ["evidence", "segment", "environment", "lifecycle", "hard scenarios", "comparison", "drill"]

@@ -21,6 +21,32 @@ def test_trace_rows_have_the_timelines_columns(exact: SimulatedDevice) -> None:
     assert [list(row) for row in trace.ranges] == [list(RANGE_COLUMNS)]
 
 
+def test_calls_say_which_stream_and_event_they_are_about(exact: SimulatedDevice) -> None:
+    first, second = exact.create_stream(), exact.create_stream()
+    with Recording(exact) as seen:
+        event = first.record()
+        second.wait(event)
+        second.synchronize()
+        launch(exact, SHORT, second)
+    recorded, waited, synchronised, launched = [(row["stream"], row["event"]) for row in seen.trace.calls]
+    assert recorded[0] != waited[0]
+    assert recorded[1] == waited[1] > 0
+    assert synchronised == (waited[0], 0)
+    assert launched == (0, 0)
+
+
+def test_computing_is_told_from_waiting(exact: SimulatedDevice) -> None:
+    exact.host_work(5)
+    with Recording(exact) as seen:
+        start = exact.clock_ns()
+        exact.host_work(100)
+        exact.host_wait(40)
+    spans = [
+        (row["start_ns"] - start, row["end_ns"] - start, row["on_cpu_ns"]) for row in seen.trace.cpu_times
+    ]
+    assert spans == [(0, 100, 100), (100, 140, 0)]
+
+
 def test_operations_share_the_correlation_of_their_call(exact: SimulatedDevice) -> None:
     executable, stream = chain(exact, SHORT, 2), exact.create_stream()
     with Recording(exact) as seen:

@@ -181,10 +181,12 @@ def cause_at(
     earlier = [run for run in runs if run["end_ns"] <= moment]
     if not later or not any(run["end_ns"] > window[0] for run in earlier):
         return Cause.RAMP
-    after = min(later, key=lambda run: (run["start_ns"], run["correlation"]))
+    ties = ("start_ns", "correlation", "end_ns", "stream", "graph", "queued_ns", "submitted_ns")
+    after = min(later, key=lambda run: [run.get(name, 0) for name in ties])
     idle_since = max(run["end_ns"] for run in earlier)
     last = [run for run in earlier if run["end_ns"] == idle_since]
-    if after["graph"] and any(run["graph"] and run["correlation"] == after["correlation"] for run in last):
+    nodes = [run["correlation"] for run in last if run["graph"]]
+    if after["graph"] and after["correlation"] and after["correlation"] in nodes:
         return Cause.GRAPH_GAP
     return cause_by_submission(moment, after, idle_since, earlier, calls)
 

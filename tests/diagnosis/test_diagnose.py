@@ -62,7 +62,7 @@ def test_a_diagnosis_survives_json() -> None:
 def test_a_whole_request_is_predicted() -> None:
     prediction = diagnose(example(), times(9_000, copy_in_ns=50)).prediction
     assert isinstance(prediction, Prediction)
-    assert prediction.request_ns == 50 + 450 + 2 * 300 + 6_000
+    assert prediction.request_ns == 50 + 450 + 2 * 200 + 4_000
 
 
 def test_times_since_the_epoch_stay_exact() -> None:

@@ -6,6 +6,7 @@ import pytest
 from made_timelines import call, diagnosed, kernel, request, span, sync
 
 from cudagraph_gate.model import Cause, NotMeasured
+from cudagraph_gate.timeline.table import GRAPH
 
 LAUNCH = "cudaGraphLaunch"
 
@@ -119,3 +120,16 @@ def test_idle_at_the_end_names_no_operation() -> None:
 def test_ten_idle_intervals_are_named_longest_first() -> None:
     (device,) = diagnosed([kernel(start * start, start * start + 1) for start in range(15)]).devices
     assert [interval.duration_ns for interval in device.top_idle] == list(range(26, 6, -2))
+
+
+def test_a_graph_launch_recorded_whole_is_busy_compute_and_hides_its_gaps() -> None:
+    rows = [kernel(0, 10, 8), kernel(20, 60, 9, kind=GRAPH, graph=5), copy(80, 90, correlation=10)]
+    (device,) = diagnosed(rows, [call(12, 15, 9, name=LAUNCH)]).devices
+    assert (device.compute_ns, device.copy_ns, device.busy_ns) == (50, 10, 60)
+    assert device.causes[Cause.GRAPH_GAP] == 0
+    assert device.causes[Cause.LAUNCH_LATENCY] == 5
+
+
+def test_a_graph_launch_without_a_correlation_has_no_operation() -> None:
+    (device,) = diagnosed([kernel(0, 10), kernel(20, 30)], [call(12, 15, 0, name=LAUNCH)]).devices
+    assert isinstance(device.idle_ns, NotMeasured)

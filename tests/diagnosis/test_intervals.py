@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudagraph_gate.diagnosis.intervals import (
+    EARLIEST,
     Intervals,
     Pieces,
     clip,
@@ -16,6 +17,7 @@ from cudagraph_gate.diagnosis.intervals import (
     int64,
     overlap_ns,
     pieces_of,
+    reach_before,
     split,
     union,
 )
@@ -105,3 +107,22 @@ def test_grouped_union_is_the_union_of_each_group(some: list[tuple[int, int]], d
         for number in range(4)
     ]
     assert grouped_union_ns(int64(groups), *columns(some), 4).tolist() == expected
+
+
+@given(pairs, st.data())
+def test_the_reach_before_a_row_is_the_latest_end_of_its_group(
+    some: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    groups = data.draw(st.lists(st.integers(0, 2), min_size=len(some), max_size=len(some)))
+    found = reach_before(int64(groups), int64([end for _, end in some]))
+    earlier = [
+        [end for (_, end), group in zip(some[:row], groups, strict=False) if group == groups[row]]
+        for row in range(len(some))
+    ]
+    assert found.tolist() == [max(ends, default=EARLIEST) for ends in earlier]
+
+
+def test_intervals_that_need_no_cut_are_not_copied() -> None:
+    apart = union(int64([0, 10, 20]), int64([5, 15, 25]))
+    assert np.shares_memory(clip(apart, (0, 25)).starts, apart.starts)
+    assert np.shares_memory(complement(apart, (0, 25)).ends, apart.starts)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from made_timelines import Row, call, diagnosed, kernel, request, sync
 
-from cudagraph_gate.model import Diagnosis, NotMeasured, Requests
+from cudagraph_gate.model import Cause, Diagnosis, IdleCauses, NotMeasured, Requests
 
 
 def found(diagnosis: Diagnosis) -> Requests:
@@ -120,8 +120,33 @@ def test_submission_idle_is_that_of_the_worst_device() -> None:
 
 
 def test_submission_idle_is_not_measured_where_idle_is_not() -> None:
-    idle_ns = served(STEP, dropped_records=1).submission_idle_ns
-    assert isinstance(idle_ns, NotMeasured)
+    requests = served(STEP, dropped_records=1)
+    assert isinstance(requests.submission_idle_ns, NotMeasured)
+    assert requests.idle == requests.submission_idle_ns
+
+
+def test_idle_by_cause_is_summed_over_the_requests() -> None:
+    rows = [kernel(0, 20, 1), kernel(50, 60, 2), kernel(150, 160, 3)]
+    calls = [call(-9, -5, 1), call(30, 40, 2), call(130, 140, 3)]
+    requests = found(diagnosed(rows, calls, [request(-10, 70), request(120, 160)]))
+    assert requests.idle == IdleCauses(
+        by_cause={
+            Cause.HOST_WORK: 10 + 20,
+            Cause.HOST_API: 10 + 10,
+            Cause.LAUNCH_LATENCY: 10 + 10,
+            Cause.RAMP: 10,
+        }
+    )
+
+
+def test_requests_of_each_process_have_the_idle_time_of_its_device() -> None:
+    rows = [kernel(0, 20, 1), kernel(50, 60, 2), kernel(0, 30, 1, process=2), kernel(50, 60, 2, process=2)]
+    calls = [call(30, 40, 2), call(30, 40, 2, process=2, thread=20)]
+    marks = [request(0, 60), request(0, 60, process=2), request(0, 60, process=3)]
+    requests = found(diagnosed(rows, calls, marks))
+    assert requests.idle == IdleCauses(
+        by_cause={Cause.HOST_WORK: 10, Cause.HOST_API: 20, Cause.LAUNCH_LATENCY: 20}
+    )
 
 
 def test_without_marks_there_are_no_requests() -> None:

@@ -29,6 +29,16 @@ from cudagraph_gate.pilot.jobs import (
     [
         ProfileJob(folder="f", workload="w.py", device="auto", shapes=None),
         ScriptJob(folder="f", script="s.py", arguments=("--steps", "20", "ä b")),
+        ScriptJob(
+            folder="f",
+            script="s.py",
+            arguments=(),
+            duration_s=2.5,
+            iterations=3,
+            range_name="é",
+            trace_children=True,
+        ),
+        ProfileJob(folder="f", workload="w.py", device="cuda", shapes="b1", iterations=3, range_name="step"),
         TrialJob(folder="f", workload="w.py", device="simulated", shapes="", shape=None, seed=3),
         TrialJob(folder="f", workload="w.py", device="cuda", shapes="a=1x2", shape="a"),
         ProbeJob(device="cuda"),

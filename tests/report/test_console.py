@@ -23,10 +23,11 @@ from evidence_builder import (
 )
 
 from cudagraph_gate.gates import Policy, judge
+from cudagraph_gate.gates.wording import duration
 from cudagraph_gate.model import CallSummary, Cause, Reason
 from cudagraph_gate.records import Finding, Phase
 from cudagraph_gate.report import print_diagnosis, print_fingerprint, print_trial, print_verdict
-from cudagraph_gate.report.console import SIMULATED_LINE, duration
+from cudagraph_gate.report.console_pieces import SIMULATED_LINE
 
 Printed = Callable[..., str]
 LONG = "void_at_native_vectorized_elementwise_kernel<4, " + "std::array<char*, 3>, " * 12 + ">"

@@ -22,8 +22,10 @@ from cudagraph_gate.gates import Evidence, Policy, judge, view_trial
 from cudagraph_gate.model import Cause, Reason
 from cudagraph_gate.records import Finding, Phase
 from cudagraph_gate.report import render_html
-from cudagraph_gate.report.console import SIMULATED_LINE
-from cudagraph_gate.report.html import WIDTH, idle_bar, latency_picture
+from cudagraph_gate.report.console_pieces import SIMULATED_LINE
+from cudagraph_gate.report.html import latency_picture
+from cudagraph_gate.report.html_diagnosis import idle_bar
+from cudagraph_gate.report.html_pieces import WIDTH
 
 VOID = {"meta", "br", "img", "link"}
 

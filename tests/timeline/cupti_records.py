@@ -9,19 +9,11 @@ from typing import Any, Final
 import numpy as np
 from cupti import cupti as bindings
 
-from cudagraph_gate.timeline.cupti_buffers import Bytes, Records, collect
+from cudagraph_gate.timeline.cupti_buffers import Bytes, Columns, collect
+from cudagraph_gate.timeline.cupti_kinds import WANTED
 from cudagraph_gate.timeline.cupti_rows import Decoder
 
-STEMS: Final = {
-    1: "activity_memcpy",
-    2: "activity_memset",
-    4: "activity_api",
-    5: "activity_api",
-    10: "activity_kernel",
-    12: "activity_marker",
-    17: "activity_overhead",
-    38: "activity_synchronization",
-}
+STEMS: Final = {kind: wanted.stem for kind, wanted in WANTED.items()}
 LAYOUTS: Final[Mapping[str, np.dtype[Any]]] = {
     name: getattr(bindings, name)
     for name in dir(bindings)
@@ -76,9 +68,9 @@ class SizeByKind:
 NEWEST_SIZES: Final = {kind: layout(name).itemsize for kind, name in NEWEST.items()}
 
 
-def collected(*buffers: tuple[Bytes, int], sizes: Mapping[int, int] = NEWEST_SIZES) -> dict[int, Records]:
+def collected(*buffers: tuple[Bytes, int], sizes: Mapping[int, int] = NEWEST_SIZES) -> dict[int, Columns]:
     """Records by kind, where everything can be read."""
-    records, problems = collect(buffers, LAYOUTS, STEMS, SizeByKind(sizes))
+    records, problems = collect(buffers, LAYOUTS, WANTED, SizeByKind(sizes))
     assert problems == []
     return records
 
@@ -90,17 +82,20 @@ CALLBACKS: Final = {
     (1, 2): "cuStreamSynchronize",
     (1, 3): "cuMemcpyHtoDAsync",
     (1, 4): "cuStreamWaitEvent",
+    (1, 5): "cuEventRecord",
+    (1, 6): "cuLaunchKernel",
     (2, 1): "cudaLaunchKernel",
     (2, 2): "cudaMemcpy",
     (2, 3): "cudaMemcpyBatchAsync",
 }
 
 
-def decoded(records: Iterable[bytes]) -> Decoder:
+def decoded(records: Iterable[bytes], sites: Mapping[int, str] | None = None) -> Decoder:
     """The frames of one buffer's records."""
     return Decoder(
         collected(buffer(*records)),
         process=PROCESS,
         callback_name=lambda domain, number: CALLBACKS[domain, number],
         read_text=lambda pointer: TEXTS[pointer],
+        sites=sites,
     )

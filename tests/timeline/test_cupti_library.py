@@ -1,98 +1,44 @@
 """The calls into CUPTI, against a library that is written here."""
 
-# ruff: noqa: N802  (the calls have CUPTI's own names)
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any
 
+import numpy as np
 import pytest
+from scripted_cupti import INSUFFICIENT_PRIVILEGES, Library, opened
 
 from cudagraph_gate.errors import NoDeviceError
-from cudagraph_gate.timeline.cupti_library import BUFFER_BYTES, Cupti, load_cupti
-
-INSUFFICIENT_PRIVILEGES = 35
-MAX_LIMIT_REACHED = 12
-CALLBACK_NAMES = {
-    (1, 307): b"cuLaunchKernel_ptsz",
-    (1, 279): b"cuMemcpyHtoDAsync_v2",
-    (2, 13): b"cudaLaunchKernel_v7000",
-}
+from cudagraph_gate.timeline.cupti_library import Cupti, load_cupti
 
 
-class Library:
-    """Stands for libcupti: answers every call with ``statuses`` by name (0 where none is given)."""
+class Lender:
+    """Lends buffers of 128 bytes and remembers what comes back."""
 
-    def __init__(self, **statuses: int) -> None:
-        self.statuses = statuses
-        self.called: list[tuple[str, tuple[Any, ...]]] = []
-        self.requested: Callable[..., None] = lambda *_: None
-        self.completed: Callable[..., None] = lambda *_: None
+    def __init__(self, buffers: int = 9) -> None:
+        self._buffers = [ctypes.create_string_buffer(128) for _ in range(buffers)]
+        self._left = list(self._buffers)
+        self.taken: list[bytes] = []
 
-    def _answer(self, name: str, *args: Any) -> int:
-        self.called.append((name, tuple(getattr(value, "value", value) for value in args)))
-        return self.statuses.get(name, 0)
+    def lend(self) -> tuple[int, int]:
+        return (ctypes.addressof(self._left.pop()), 128) if self._left else (0, 0)
 
-    def cuptiGetVersion(self, number: Any) -> int:
-        number._obj.value = 130001
-        return self._answer("cuptiGetVersion")
-
-    def cuptiActivityRegisterCallbacks(self, requested: Any, completed: Any) -> int:
-        self.requested, self.completed = requested, completed
-        return self._answer("cuptiActivityRegisterCallbacks")
-
-    def cuptiActivityEnable(self, kind: Any) -> int:
-        return self._answer("cuptiActivityEnable", kind)
-
-    def cuptiActivityDisable(self, kind: Any) -> int:
-        return self._answer("cuptiActivityDisable", kind)
-
-    def cuptiActivityEnableLatencyTimestamps(self, on: Any) -> int:
-        return self._answer("cuptiActivityEnableLatencyTimestamps", on)
-
-    def cuptiActivityFlushAll(self, flag: Any) -> int:
-        return self._answer("cuptiActivityFlushAll", flag)
-
-    def cuptiActivityGetNumDroppedRecords(self, context: Any, stream: Any, number: Any) -> int:
-        number._obj.value = 42
-        return self._answer("cuptiActivityGetNumDroppedRecords", context, stream)
-
-    def cuptiGetCallbackName(self, domain: int, number: int, name: Any) -> int:
-        text = CALLBACK_NAMES.get((domain, number))
-        name._obj.value = text
-        return self._answer("cuptiGetCallbackName", domain, number) if text else 1
-
-    def cuptiGetResultString(self, status: int, name: Any) -> int:
-        name._obj.value = {INSUFFICIENT_PRIVILEGES: b"CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"}.get(status)
-        return 0
-
-    def cuptiActivityGetNextRecord(self, base: Any, valid: Any, record: Any) -> int:
-        """Records of 40 bytes."""
-        if record._obj.value + 40 >= base.value + valid.value:
-            return MAX_LIMIT_REACHED
-        record._obj.value += 40
-        return 0
+    def take(self, address: int, valid_bytes: int) -> None:
+        self.taken.append(ctypes.string_at(address, valid_bytes))
 
 
-def opened(**statuses: int) -> tuple[Cupti, Library]:
-    library: Any = Library(**statuses)
-    return Cupti(library, "/somewhere/libcupti.so.13"), library
-
-
-def requested(library: Library) -> int:
-    """Ask for a buffer as CUPTI does: its address; the callback has to say its size and no record limit."""
+def requested(library: Library) -> tuple[int | None, int]:
+    """Ask for a buffer as CUPTI does: its address and size; there must be no limit of records."""
     address, size, most = ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_size_t(9)
     library.requested(ctypes.pointer(address), ctypes.pointer(size), ctypes.pointer(most))
-    assert (size.value, most.value) == (BUFFER_BYTES, 0)
-    assert address.value is not None
-    assert address.value % 8 == 0
-    return address.value
+    assert most.value == 0
+    return address.value, size.value
 
 
-def completed(library: Library, address: int, content: bytes) -> None:
-    ctypes.memmove(address, content, len(content))
-    library.completed(None, 0, address, BUFFER_BYTES, len(content))
+def completed(library: Library, address: int | None, content: bytes) -> None:
+    ctypes.memmove(address or 0, content, len(content))
+    library.completed(None, 0, address, 128, len(content))
 
 
 def test_a_failed_call_is_named_with_cuptis_own_word_for_it() -> None:
@@ -113,7 +59,9 @@ def test_a_status_that_cupti_has_no_word_for_is_given_as_its_number() -> None:
     ("name", "act"),
     [
         ("cuptiGetVersion", Cupti.version),
-        ("cuptiActivityRegisterCallbacks", Cupti.register),
+        ("cuptiActivityRegisterCallbacks", lambda cupti: cupti.register(Lender())),
+        ("cuptiGetTimestamp", Cupti.clock_offset_ns),
+        ("cuptiSubscribe", lambda cupti: cupti.subscribe(print, bool)),
         ("cuptiActivityDisable", lambda cupti: cupti.enable(10, on=False)),
         ("cuptiActivityEnableLatencyTimestamps", lambda cupti: cupti.latency_timestamps(True)),
         ("cuptiActivityGetNumDroppedRecords", Cupti.dropped),
@@ -132,6 +80,7 @@ def test_the_calls_pass_what_recording_needs() -> None:
     cupti.enable(10)
     cupti.enable(10, on=False)
     cupti.flush()
+    cupti.flush(forced=False)
     assert cupti.dropped() == 42
     assert library.called == [
         ("cuptiGetVersion", ()),
@@ -139,41 +88,106 @@ def test_the_calls_pass_what_recording_needs() -> None:
         ("cuptiActivityEnable", (10,)),
         ("cuptiActivityDisable", (10,)),
         ("cuptiActivityFlushAll", (1,)),
+        ("cuptiActivityFlushAll", (0,)),
         ("cuptiActivityGetNumDroppedRecords", (None, 0)),
     ]
 
 
-def test_filled_buffers_come_oldest_first_and_once() -> None:
+# --- buffers ----------------------------------------------------------------------------------------
+
+
+def test_buffers_are_lent_and_come_back_with_their_records() -> None:
     cupti, library = opened()
-    cupti.register()
-    first, second, third = (requested(library) for _ in range(3))
-    assert len({first, second, third}) == 3
+    lender = Lender(buffers=2)
+    cupti.register(lender)
+    (first, size), (second, _) = requested(library), requested(library)
+    assert size == 128
+    assert first != second
     completed(library, second, b"second..")
-    completed(library, first, b"first...........")
-    assert [bytes(memory[:valid]) for memory, valid in cupti.take_filled()] == [
-        b"second..",
-        b"first...........",
-    ]
-    assert cupti.take_filled() == []
-    completed(library, third, b"third...")
-    assert [valid for _memory, valid in cupti.take_filled()] == [8]
+    completed(library, first, b"")
+    assert lender.taken == [b"second..", b""]
 
 
-def test_a_buffer_that_comes_back_empty_is_not_kept() -> None:
+def test_cupti_gets_no_buffer_where_there_is_none() -> None:
     cupti, library = opened()
-    cupti.register()
-    completed(library, requested(library), b"")
-    assert cupti.take_filled() == []
+    cupti.register(Lender(buffers=0))
+    assert requested(library) == (None, 0)
+
+
+def test_a_buffer_goes_back_to_who_lent_it() -> None:
+    cupti, library = opened()
+    earlier, later = Lender(), Lender()
+    cupti.register(earlier)
+    address, _ = requested(library)
+    cupti.register(later)
+    completed(library, address, b"old.....")
+    assert (earlier.taken, later.taken) == ([b"old....."], [])
+    assert requested(library)[0] is not None
+    assert [name for name, _ in library.called].count("cuptiActivityRegisterCallbacks") == 1
+
+
+def test_a_buffer_of_another_profiler_is_left_alone() -> None:
+    cupti, library = opened()
+    lender = Lender()
+    cupti.register(lender)
+    foreign = ctypes.create_string_buffer(128)
+    completed(library, ctypes.addressof(foreign), b"foreign.")
+    assert lender.taken == []
+
+
+def test_buffers_are_promised_to_be_zeroed_and_threads_are_numbered_by_the_system() -> None:
+    cupti, library = opened()
+    assert not cupti.threads_are_system()
+    cupti.register(Lender())
+    assert ("cuptiActivitySetAttribute", (5, 1, 1)) in library.called
+    assert cupti.threads_are_system()
 
 
 def test_the_size_of_a_record_is_where_cupti_finds_the_next_one() -> None:
+    cupti, _library = opened()
+    memory = np.zeros(120, np.uint8)
+    assert cupti.record_size(memory, 120, 0) == 40
+    assert cupti.record_size(memory, 120, 40) == 40
+    assert cupti.record_size(memory, 120, 80) is None
+
+
+def test_the_clocks_offset_is_measured() -> None:
     cupti, library = opened()
-    cupti.register()
-    completed(library, requested(library), bytes(120))
-    ((memory, valid),) = cupti.take_filled()
-    assert cupti.record_size(memory, valid, 0) == 40
-    assert cupti.record_size(memory, valid, 40) == 40
-    assert cupti.record_size(memory, valid, 80) is None
+    library.clock_ahead_ns = 5_000_000_000
+    assert abs(cupti.clock_offset_ns() - 5_000_000_000) < 100_000_000
+
+
+# --- callbacks --------------------------------------------------------------------------------------
+
+
+def test_entering_one_of_the_functions_is_told_with_its_correlation() -> None:
+    cupti, library = opened()
+    entered: list[int] = []
+    cupti.subscribe(entered.append, lambda name: name == "cuMemcpyHtoDAsync")
+    assert library.enabled == [(1, 279)]
+    library.call_back(41)
+    library.call_back(41, entering=False)
+    library.call_back(2**32 - 1)
+    assert entered == [41, 2**32 - 1]
+
+
+def test_another_subscriber_is_named_as_the_reason() -> None:
+    cupti, library = opened(cuptiSubscribe=39)
+    with pytest.raises(NoDeviceError, match="cuptiSubscribe failed with status 39"):
+        cupti.subscribe(print, bool)
+    cupti.unsubscribe()
+    assert "cuptiUnsubscribe" not in [name for name, _ in library.called]
+
+
+def test_unsubscribing_ends_the_subscription_once() -> None:
+    cupti, library = opened()
+    cupti.subscribe(print, lambda name: False)
+    cupti.unsubscribe()
+    cupti.unsubscribe()
+    assert [call for call in library.called if call[0] == "cuptiUnsubscribe"] == [("cuptiUnsubscribe", (99,))]
+
+
+# --- names ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from cupti_records import PROCESS, decoded, record
 from cudagraph_gate.timeline.table import CALL_COLUMNS, OPERATION_COLUMNS, OVERHEAD_COLUMNS, RANGE_COLUMNS
 
 DRIVER, RUNTIME = 4, 5
-LAUNCH, SYNCHRONIZE, COPY_ASYNC, WAIT_EVENT = 1, 2, 3, 4
+LAUNCH, SYNCHRONIZE, COPY_ASYNC, WAIT_EVENT, RECORD_EVENT, LAUNCH_AGAIN = 1, 2, 3, 4, 5, 6
 CUDA_LAUNCH, CUDA_COPY, CUDA_COPY_BATCH = 1, 2, 3
 INSTANT, START, END = 1, 2, 4
 EVENT_WAITED, STREAM_WAITS, STREAM_WAITED, CONTEXT_WAITED = 1, 2, 3, 4
@@ -254,3 +254,46 @@ def test_every_frame_has_the_tables_columns_and_types() -> None:
     assert dict(found.calls.dtypes.astype(str)) == dict(CALL_COLUMNS)
     assert dict(found.ranges.dtypes.astype(str)) == dict(RANGE_COLUMNS)
     assert dict(found.overheads.dtypes.astype(str)) == dict(OVERHEAD_COLUMNS)
+
+
+# --- what calls are about ---------------------------------------------------------------------------
+
+
+def test_event_records_and_stream_waits_name_their_stream_and_event() -> None:
+    none = 2**32 - 1
+    found = decoded(
+        [
+            call(DRIVER, RECORD_EVENT, 10, 11, 1),
+            record(36, correlation_id=1, stream_id=13, event_id=4),
+            call(DRIVER, WAIT_EVENT, 20, 21, 2),
+            record(38, type=STREAM_WAITS, correlation_id=2, stream_id=14, cuda_event_id=4),
+            call(DRIVER, SYNCHRONIZE, 30, 31, 3),
+            record(38, type=STREAM_WAITED, correlation_id=3, stream_id=14, cuda_event_id=none),
+            call(DRIVER, LAUNCH, 40, 41, 4),
+            record(36, correlation_id=99, stream_id=15, event_id=5),  # of a call that was not recorded
+        ]
+    ).calls
+    assert rows(found, "name", "stream", "event", "blocking") == [
+        ("cuEventRecord", 13, 4, False),
+        ("cuStreamWaitEvent", 14, 4, False),
+        ("cuStreamSynchronize", 14, 0, True),
+        ("cuLaunchKernel", 0, 0, False),
+    ]
+
+
+def test_synchronisation_without_a_call_says_what_it_waited_for() -> None:
+    alone = record(
+        38, type=EVENT_WAITED, start=1, end=2, correlation_id=9, stream_id=2**32 - 1, cuda_event_id=6
+    )
+    assert rows(decoded([alone]).calls, "stream", "event") == [(0, 6)]
+
+
+def test_calls_have_their_sites() -> None:
+    raw = [call(DRIVER, SYNCHRONIZE, 10 * n, 10 * n + 5, n) for n in (1, 2, 3)]
+    found = decoded(raw, sites={1: "a.py:3 main", 3: "b.py:9 load", 8: "gone.py:1 f"}).calls
+    assert rows(found, "correlation", "site") == [(1, "a.py:3 main"), (2, ""), (3, "b.py:9 load")]
+
+
+def test_functions_of_both_domains_with_one_name_are_one_category() -> None:
+    found = decoded([call(DRIVER, LAUNCH, 10, 20, 1), call(DRIVER, LAUNCH_AGAIN, 30, 40, 2)]).calls
+    assert list(found["name"].cat.categories) == ["cuLaunchKernel"]

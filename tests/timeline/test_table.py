@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cudagraph_gate.errors import EvidenceError
+from cudagraph_gate.timeline.families import ROW_GROUP_ROWS, time_order
 from cudagraph_gate.timeline.table import (
     CALL_COLUMNS,
     FAMILIES,
@@ -96,6 +101,17 @@ def test_requests_are_the_marked_ranges_in_time_order() -> None:
     assert timeline.requests()["start_ns"].tolist() == [10, 50]
 
 
+def test_the_window_spans_the_requests_else_the_operations() -> None:
+    operations = frame_of(OPERATION_COLUMNS, [{"start_ns": 5, "end_ns": 90}, {"start_ns": 7, "end_ns": 20}])
+    marks = [
+        {"name": "request", "domain": "cgate", "start_ns": start, "end_ns": start + 9} for start in (40, 10)
+    ]
+    ranges = frame_of(RANGE_COLUMNS, marks)
+    assert Timeline(meta=META, operations=operations, ranges=ranges).window() == (10, 49)
+    assert Timeline(meta=META, operations=operations).window() == (5, 90)
+    assert Timeline(meta=META).window() == (0, 0)
+
+
 def test_another_schema_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "timeline.parquet"
     save(filled(), path)
@@ -133,3 +149,107 @@ def test_a_missing_column_is_refused(tmp_path: Path) -> None:
     pq.write_table(pq.read_table(path).drop_columns(["correlation"]), path)
     with pytest.raises(EvidenceError, match="correlation"):
         load(path)
+
+
+def old_save(timeline: Timeline, path: Path, without: tuple[str, ...] = ()) -> None:
+    """A file as earlier versions wrote it: all families in one row group, texts as plain strings."""
+    parts = []
+    for family in FAMILIES:
+        rows = getattr(timeline, family).drop(columns=list(without), errors="ignore")
+        rows = rows.astype(plain(rows)).assign(family=family)
+        parts.append(pa.Table.from_pandas(rows, preserve_index=False))
+    table = pa.concat_tables(parts, promote_options="permissive")
+    meta = {b"cgate_schema_version": b"1", b"cgate_meta": msgspec.json.encode(timeline.meta)}
+    pq.write_table(table.replace_schema_metadata(meta), path)
+
+
+def test_each_family_has_row_groups_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "timeline.parquet"
+    save(filled(), path)
+    families = [pq.ParquetFile(path).read_row_group(group).column("family").to_pylist() for group in range(4)]
+    assert families == [["operations"] * 2, ["calls"], ["ranges"], ["overheads"]]
+
+
+def test_a_file_whose_row_groups_mix_families_still_loads(tmp_path: Path) -> None:
+    old_save(filled(), tmp_path / "timeline.parquet")
+    assert_same(load(tmp_path / "timeline.parquet"), filled())
+
+
+@pytest.mark.parametrize("without", [("site", "stream", "event"), ("site", "event", "on_cpu_ns")])
+def test_columns_that_an_old_file_lacks_are_blank(tmp_path: Path, without: tuple[str, ...]) -> None:
+    timeline = Timeline(meta=META, calls=filled().calls)
+    old_save(timeline, tmp_path / "timeline.parquet", without)
+    assert_same(load(tmp_path / "timeline.parquet"), timeline)
+
+
+def test_a_column_of_another_family_does_not_stand_in_for_a_lacking_one(tmp_path: Path) -> None:
+    old_save(filled(), tmp_path / "timeline.parquet", ("thread",))
+    with pytest.raises(EvidenceError, match="calls without thread"):
+        load(tmp_path / "timeline.parquet")
+
+
+def replaced(path: Path, name: str, values: pa.Array) -> None:
+    table = pq.read_table(path)
+    pq.write_table(table.set_column(table.column_names.index(name), name, values), path)
+
+
+@pytest.mark.parametrize("values", [pa.array([1.5, 2.5]), pa.array([1, None])])
+def test_numbers_that_are_no_integers_are_refused(tmp_path: Path, values: pa.Array) -> None:
+    path = tmp_path / "timeline.parquet"
+    save(Timeline(meta=META, operations=filled().operations), path)
+    replaced(path, "start_ns", values)
+    with pytest.raises(EvidenceError, match="column start_ns"):
+        load(path)
+
+
+def test_operations_and_calls_come_back_in_order_of_start(tmp_path: Path) -> None:
+    rows = [{"name": name, "start_ns": start, "correlation": 9 - start} for start, name in enumerate("abca")]
+    calls = [{"name": "inner", "start_ns": 5, "end_ns": 7}, {"name": "outer", "start_ns": 5, "end_ns": 9}]
+    timeline = Timeline(
+        meta=META,
+        operations=frame_of(OPERATION_COLUMNS, [rows[2], rows[0], rows[3], rows[1]]),
+        calls=frame_of(CALL_COLUMNS, calls),
+    )
+    save(timeline, tmp_path / "timeline.parquet")
+    again = load(tmp_path / "timeline.parquet")
+    assert again.operations["name"].tolist() == ["a", "b", "c", "a"]
+    assert again.operations["correlation"].tolist() == [9, 8, 7, 6]
+    assert again.calls["name"].tolist() == ["outer", "inner"]
+
+
+def test_texts_keep_only_names_that_occur_in_alphabetical_order_and_gaps(tmp_path: Path) -> None:
+    names = pd.Categorical.from_codes([2, 0, -1], categories=["z", "unused", "a"])
+    timeline = Timeline(
+        meta=META, operations=frame(OPERATION_COLUMNS, {"name": names, "start_ns": [1, 2, 3]})
+    )
+    save(timeline, tmp_path / "timeline.parquet")
+    again = load(tmp_path / "timeline.parquet").operations["name"]
+    assert again.cat.categories.tolist() == ["a", "z"]
+    assert again.cat.codes.tolist() == [0, 1, -1]
+
+
+def test_a_family_of_several_row_groups_is_whole(tmp_path: Path) -> None:
+    count = ROW_GROUP_ROWS + 3
+    values = {
+        "name": pd.Categorical.from_codes(np.arange(count, dtype=np.int32) % 3, ["a", "b", "c"]),
+        "start_ns": BIG + np.arange(count),
+        "process": np.full(count, 7, dtype=np.int32),
+    }
+    timeline = Timeline(meta=META, operations=frame(OPERATION_COLUMNS, values))
+    save(timeline, tmp_path / "timeline.parquet")
+    again = load(tmp_path / "timeline.parquet").operations
+    pd.testing.assert_frame_equal(again.drop(columns="kind"), timeline.operations.drop(columns="kind"))
+    assert again["process"].to_numpy().strides == (0,), "one value alone takes no memory"
+
+
+def test_arrays_of_the_right_type_are_shared_not_copied() -> None:
+    starts = np.arange(5)
+    assert np.shares_memory(frame(CALL_COLUMNS, {"start_ns": starts})["start_ns"].to_numpy(), starts)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), max_size=9))
+def test_rows_are_ordered_by_every_key_in_turn(rows: list[tuple[int, int, int]]) -> None:
+    keys = [np.array([row[place] for row in rows], dtype=np.int64) for place in range(3)]
+    order = time_order(*keys)
+    assert (order is None) == (rows == sorted(rows))
+    assert [rows[place] for place in (range(len(rows)) if order is None else order)] == sorted(rows)

@@ -1,0 +1,181 @@
+"""What keeps the GPU from doing more: the largest part of its idle time, or the GPU itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pandas as pd
+
+from cudagraph_gate.diagnosis.causes import CAUSES, CausedPieces
+from cudagraph_gate.diagnosis.gap_histogram import EDGES_NS, buckets_of, filled, histogram
+from cudagraph_gate.diagnosis.idle import IdleOfDevice
+from cudagraph_gate.diagnosis.intervals import LATEST, Bools, Int64, int64
+from cudagraph_gate.diagnosis.submission import ints
+from cudagraph_gate.model import (
+    SUBMISSION_CAUSES,
+    Cause,
+    DeviceIdle,
+    HostWork,
+    IdleGaps,
+    Limiter,
+    NotMeasured,
+    Requests,
+)
+
+FULLY_BUSY_SHARE: Final = 0.95
+"""From this busy share on, what is left is within the run-to-run noise of GPU-bound workloads (about 5 %)."""
+LONG_GAP_NS: Final = 1_000_000
+"""Longer gaps are no matter of launching one operation: the slowest frameworks take 0.1 ms for it, and a few
+times that under a recorder. In a longer gap the host did something else, or nobody did anything."""
+
+SHORT: Final = 0
+AFTER_WAIT: Final = 1
+LONG: Final = 2
+"""What a gap says of the submission time in it: the host is slow to submit; it had waited for the device and
+so could not have submitted earlier; it did something else."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limiter of a device and how much of the time each candidate takes."""
+
+    limiter: Limiter
+    parts_ns: dict[Limiter, int]
+    """Idle time by limiter, at least 0 each; empty where idle is not measurable."""
+    whole_ns: int
+    """The time that ``busy_share`` and the parts are parts of."""
+    busy_share: float
+    requests_only: bool
+    """Time outside requests is left out: cgate itself made the requests, one after another."""
+
+    @property
+    def share(self) -> float:
+        """The limiter's part of the whole; 0 where the GPU itself is the limiter."""
+        return self.parts_ns.get(self.limiter, 0) / max(self.whole_ns, 1)
+
+
+def busiest(devices: Sequence[DeviceIdle]) -> int:
+    """Index of the device that every summary speaks of. Raises ValueError for none."""
+    return max(range(len(devices)), key=lambda index: devices[index].busy_ns)
+
+
+def limits_of(
+    device: IdleOfDevice,
+    marked: pd.DataFrame,
+    requests: Requests | NotMeasured,
+    *,
+    requests_only: bool,
+) -> Limits:
+    """Judge one device. ``marked`` are the ranges that mark requests (``Timeline.requests``)."""
+    summary, caused = device.summary, device.pieces
+    parts = {} if caused is None else _parts(summary, caused, marked)
+    whole_ns = summary.window_ns
+    busy_share = summary.busy_ns / max(whole_ns, 1)
+    if requests_only and not isinstance(requests, NotMeasured):
+        whole_ns -= parts.pop(Limiter.NO_REQUEST, 0)
+        busy_share = requests.busy_ns / max(requests.wall.p50, 1)
+    return Limits(
+        limiter=_limiter(parts, busy_share),
+        parts_ns=parts,
+        whole_ns=whole_ns,
+        busy_share=busy_share,
+        requests_only=requests_only,
+    )
+
+
+def _limiter(parts: dict[Limiter, int], busy_share: float) -> Limiter:
+    if not parts:
+        return Limiter.UNKNOWN
+    if busy_share >= FULLY_BUSY_SHARE:
+        return Limiter.GPU
+    largest = max(parts, key=lambda limiter: parts[limiter])
+    return largest if parts[largest] else Limiter.UNKNOWN
+
+
+def _parts(summary: DeviceIdle, caused: CausedPieces, marked: pd.DataFrame) -> dict[Limiter, int]:
+    table = _by_gap(caused, int64(ints(marked, "start_ns")))
+    waiting_ns = _waiting(table, summary.host_work)
+    wasted = table[:, [CAUSES.index(cause) for cause in SUBMISSION_CAUSES]].sum(axis=1)
+    total = dict(zip(CAUSES, table.sum(axis=0).tolist(), strict=True))
+    # Submitted, its stream ready, and yet it starts a millisecond later: nobody knows why.
+    late_ns = int(table[LONG, CAUSES.index(Cause.LAUNCH_LATENCY)])
+    return {
+        Limiter.SUBMISSION: int(wasted[SHORT]),
+        Limiter.NO_REQUEST: total[Cause.NO_REQUEST],
+        Limiter.HOST_WAIT: waiting_ns,
+        Limiter.HOST_WORK: int(wasted[LONG]) - late_ns,
+        Limiter.SYNC: total[Cause.SYNC] + int(wasted[AFTER_WAIT]),
+        Limiter.DEPENDENCY: total[Cause.DEPENDENCY] + total[Cause.GRAPH_GAP],
+        Limiter.PROFILER: total[Cause.PROFILER],
+        Limiter.UNKNOWN: total[Cause.UNKNOWN] + total[Cause.RAMP] + late_ns,
+    }
+
+
+def _waiting(table: Int64, split: HostWork | NotMeasured) -> int:
+    """Take the waiting part of host work out of ``table``, from the long gaps first: waits are long."""
+    if isinstance(split, NotMeasured):
+        return 0
+    left_ns, host_work = split.waiting_ns, CAUSES.index(Cause.HOST_WORK)
+    for kind in (LONG, SHORT, AFTER_WAIT):
+        taken_ns = min(left_ns, int(table[kind, host_work]))
+        table[kind, host_work] -= taken_ns
+        left_ns -= taken_ns
+    return split.waiting_ns - left_ns
+
+
+def _by_gap(caused: CausedPieces, request_starts: Int64) -> Int64:
+    """Idle ns by kind of gap (row) and cause (column)."""
+    pieces, lengths = caused.pieces, _lengths(caused)
+    kind = np.where(lengths > LONG_GAP_NS, LONG, SHORT)
+    kind[(kind == SHORT) & _after_wait(caused, lengths, request_starts)] = AFTER_WAIT
+    cells = kind[pieces.owners] * len(CAUSES) + caused.causes
+    table = np.zeros(3 * len(CAUSES), dtype=np.int64)
+    np.add.at(table, cells, pieces.ends - pieces.starts)
+    return table.reshape(3, len(CAUSES))
+
+
+def _lengths(caused: CausedPieces) -> Int64:
+    """The length of each idle interval."""
+    lengths = np.zeros(len(caused.threads), dtype=np.int64)
+    np.add.at(lengths, caused.pieces.owners, caused.pieces.ends - caused.pieces.starts)
+    return lengths
+
+
+def _after_wait(caused: CausedPieces, lengths: Int64, request_starts: Int64) -> Bools:
+    """Whether the host was in a blocking call when the gap began, and the gap lies within one request.
+
+    The wait that ends a request delays no submission: the next request was not there yet.
+    """
+    pieces = caused.pieces
+    first = np.full(len(lengths), LATEST, dtype=np.int64)
+    np.minimum.at(first, pieces.owners, pieces.starts)
+    found = np.zeros(len(lengths), dtype=np.bool_)
+    waited = (caused.causes == CAUSES.index(Cause.SYNC)) & (pieces.starts == first[pieces.owners])
+    found[pieces.owners[waited]] = True
+    last = first + lengths
+    crossed = np.searchsorted(request_starts, last) > np.searchsorted(request_starts, first)
+    return np.asarray(found & ~crossed, dtype=np.bool_)
+
+
+def idle_gaps_of(device: IdleOfDevice) -> IdleGaps | NotMeasured:
+    """How the idle time of a device is spread over gaps of different length."""
+    if isinstance(device.summary.idle_ns, NotMeasured):
+        return device.summary.idle_ns
+    lengths = int64([]) if device.pieces is None else _lengths(device.pieces)
+    lengths = lengths[lengths > 0]
+    if not len(lengths):
+        return NotMeasured(reason="the device was never idle in the window")
+    bucket = buckets_of(lengths)
+    idle_ns = np.zeros(len(EDGES_NS), dtype=np.int64)
+    np.add.at(idle_ns, bucket, lengths)
+    return IdleGaps(
+        count=len(lengths),
+        median_ns=round(float(np.median(lengths))),
+        longest_ns=int(np.max(lengths)),
+        short_ns=int(lengths[lengths <= LONG_GAP_NS].sum()),
+        histogram=histogram(lengths),
+        idle_ns=tuple(idle_ns[filled(bucket)].tolist()),
+    )

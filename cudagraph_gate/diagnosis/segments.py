@@ -1,0 +1,238 @@
+"""Repeating sequences of operations: what a graph could be made of, by ``docs/definitions.md``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import numpy as np
+import pandas as pd
+
+from cudagraph_gate.diagnosis.causes import CAUSES
+from cudagraph_gate.diagnosis.idle import IdleOfDevice
+from cudagraph_gate.diagnosis.intervals import (
+    Int64,
+    Intervals,
+    Window,
+    clip,
+    expand,
+    grouped_union_ns,
+    int64,
+    overlap_ns,
+    union,
+)
+from cudagraph_gate.diagnosis.segment_boundaries import Repeats, repeats_of
+from cudagraph_gate.diagnosis.segment_calls import LaneCalls, lane_calls, summaries_of
+from cudagraph_gate.diagnosis.segment_hashing import UInt64, reduced
+from cudagraph_gate.diagnosis.segment_map import map_of
+from cudagraph_gate.diagnosis.segment_prediction import Repeat, predict_replay, repeat_of
+from cudagraph_gate.diagnosis.segment_tokens import Lane, lanes_of, token_hashes
+from cudagraph_gate.diagnosis.segment_variants import (
+    Variants,
+    digest,
+    stable_piece,
+    summaries,
+    variants_of,
+    variation_of,
+)
+from cudagraph_gate.diagnosis.submission import ints
+from cudagraph_gate.model import (
+    SUBMISSION_CAUSES,
+    Measured,
+    NotMeasured,
+    ReplayPrediction,
+    Segment,
+)
+from cudagraph_gate.stats import distribution
+from cudagraph_gate.timeline.table import KERNEL, Timeline
+
+MOST_SEGMENTS: Final = 10
+"""Segments kept, the one with the most to gain first: what a person reads, and weighs."""
+MOST_MEASURED: Final = 2_000_000
+"""Operations whose busy time is measured repeat by repeat: beyond, evenly spaced repeats stand for all."""
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """Repeats with what ranks them."""
+
+    lane: Lane
+    repeats: Repeats
+    device: IdleOfDevice
+    begin_ns: Int64
+    """First submission of each repeat."""
+    end_ns: Int64
+    """End of its last operation."""
+    reach_ns: Int64
+    """To where its idle counts: ``end_ns``, or to the next one if nothing separates them."""
+    upper_bound_ns: Measured
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Most to gain first, then most operations."""
+        gain = 0 if isinstance(self.upper_bound_ns, NotMeasured) else self.upper_bound_ns
+        held = self.lane.operations_in(self.repeats.first, self.repeats.beyond).sum()
+        return -gain * len(self.begin_ns), -int(held)
+
+
+def segments_of(
+    timeline: Timeline, operations: pd.DataFrame, window: Window, devices: Sequence[IdleOfDevice]
+) -> tuple[Segment, ...] | NotMeasured:
+    """The sequences that repeat in ``window`` at least three times, the one with the most to gain first.
+
+    ``operations`` come from ``operations_with_submission``, ``devices`` from ``idle_of_devices``. Empty where
+    nothing repeats.
+    """
+    if not devices:
+        return NotMeasured(reason="no GPU operation lies in the window")
+    best: list[_Candidate] = []
+    for device in devices:
+        found = _candidates(timeline, operations, window, device)
+        best = sorted([*best, *found], key=lambda one: one.rank)[:MOST_SEGMENTS]
+    segments: list[Segment | None] = [None] * len(best)
+    # One lane after another, because each lane's hashes take as much memory as its operations.
+    for lane in {id(one.lane): one.lane for one in best}.values():
+        hashes, calls = token_hashes(operations, lane), lane_calls(lane, timeline)
+        for place, one in enumerate(best):
+            if one.lane is lane:
+                segments[place] = _segment(one, operations, window, hashes, calls)
+    kept = [segment for segment in segments if segment is not None]
+    return tuple(msgspec.structs.replace(one, number=number) for number, one in enumerate(kept, start=1))
+
+
+def _candidates(
+    timeline: Timeline, operations: pd.DataFrame, window: Window, device: IdleOfDevice
+) -> Iterator[_Candidate]:
+    found = [
+        (lane, repeats)
+        for lane in lanes_of(timeline, operations, window, device.summary.process, device.summary.device)
+        for repeats in repeats_of(operations, lane, timeline)
+    ]
+    spans = []
+    for lane, repeats in found:
+        begin = int64(reduced(np.minimum, lane.begin_ns, repeats.first, repeats.beyond))
+        end = int64(reduced(np.maximum, lane.end_ns, repeats.first, repeats.beyond))
+        spans.append((begin, end, _reach(repeats, begin, end)))
+    idle = _submission_idle(device, [(begin, reach) for begin, _, reach in spans])
+    for (lane, repeats), (begin, end, reach), wasted in zip(found, spans, idle, strict=True):
+        yield _Candidate(lane, repeats, device, begin, end, reach, _upper_bound_ns(device, lane, wasted))
+
+
+def _submission_idle(device: IdleOfDevice, spans: list[tuple[Int64, Int64]]) -> list[Int64]:
+    """For each set of spans, the idle time in each span that submission caused."""
+    totals = [np.zeros(len(begin), dtype=np.int64) for begin, _ in spans]
+    if device.pieces is None or not spans:
+        return totals
+    pieces = device.pieces.pieces
+    # One cause after another: the pieces of each are disjoint, and a copy of all at once would be large.
+    for cause in SUBMISSION_CAUSES:
+        own = device.pieces.causes == CAUSES.index(cause)
+        idle = Intervals(pieces.starts[own], pieces.ends[own])
+        if (idle.starts[1:] < idle.starts[:-1]).any():
+            idle = union(idle.starts, idle.ends)
+        for total, (begin, reach) in zip(totals, spans, strict=True):
+            total += overlap_ns(idle, begin, reach)
+    return totals
+
+
+def _reach(repeats: Repeats, begin: Int64, end: Int64) -> Int64:
+    """To where a repeat's idle counts: units back to back also hold what comes before the next one."""
+    if not repeats.is_back_to_back:
+        return end
+    touching = repeats.first[1:] == repeats.beyond[:-1]
+    return int64(np.maximum(end, np.append(np.where(touching, begin[1:], end[:-1]), end[-1])))
+
+
+def _upper_bound_ns(device: IdleOfDevice, lane: Lane, wasted: Int64) -> Measured:
+    if isinstance(device.summary.idle_ns, NotMeasured):
+        return device.summary.idle_ns
+    if not lane.is_submission_known and lane.thread == 0:
+        return NotMeasured(reason="no submission of the segment's operations is known")
+    return _median(wasted)
+
+
+def _median(values: Int64) -> int:
+    return round(float(np.median(values)))
+
+
+# --- one segment ----------------------------------------------------------------------------------
+def _segment(
+    one: _Candidate, operations: pd.DataFrame, window: Window, hashes: UInt64, calls: LaneCalls
+) -> Segment:
+    lane, repeats, device = one.lane, one.repeats, one.device.summary
+    variants = variants_of(hashes, repeats)
+    busy_ns, median = _busy(one, operations, variants)
+    repeat = repeat_of(operations, lane, calls, int(repeats.first[median]), int(repeats.beyond[median]))
+    around = calls.around(repeats)
+    ending = calls.blocking[calls.blocking_place == repeat.beyond]
+    covered = clip(union(one.begin_ns, one.reach_ns), window).length_ns
+    return Segment(
+        number=0,
+        signature=digest(variants, 0),
+        process=lane.process,
+        device=lane.device,
+        thread=lane.thread,
+        marked_by=repeats.marked_by,
+        operations=len(repeat.operations),
+        unit_operations=_unit_operations(lane, hashes, repeat),
+        repeats=len(repeats.first),
+        coverage=covered / max(window[1] - window[0], 1),
+        operation_share=_held(lane, repeats) / max(device.operations, 1),
+        streams=len(np.unique(repeat.streams)),
+        wall=distribution(one.reach_ns - one.begin_ns),
+        busy_ns=busy_ns,
+        variants=summaries(lane, repeats, variants),
+        variant_count=len(variants.repeats),
+        variation=variation_of(operations, lane, repeats, variants),
+        stable_piece=stable_piece(operations, lane, repeats, variants, hashes),
+        blocking_calls=summaries_of(around),
+        prohibited_calls=summaries_of(calls.prohibited_in(repeats)),
+        graph_launches=int(lane.is_graph[repeat.first : repeat.beyond].sum()),
+        kernels=_kernels(repeat),
+        prediction=_prediction(one, repeat),
+        map=map_of(repeat, lane, ending),
+    )
+
+
+def _held(lane: Lane, repeats: Repeats) -> int:
+    return int(lane.operations_in(repeats.first, repeats.beyond).sum())
+
+
+def _busy(one: _Candidate, operations: pd.DataFrame, variants: Variants) -> tuple[int, int]:
+    """Median busy union of a repeat, and the repeat of the commonest variant with its median busy time."""
+    lane, repeats = one.lane, one.repeats
+    step = max(-(-_held(lane, repeats) // MOST_MEASURED), 1)
+    chosen = np.union1d(np.arange(0, len(repeats.first), step), variants.example[:1])
+    first, beyond = lane.first[repeats.first[chosen]], lane.first[repeats.beyond[chosen]]
+    owner, place = expand(first, beyond - first)
+    rows = lane.rows[place]
+    starts, ends = ints(operations, "start_ns")[rows], ints(operations, "end_ns")[rows]
+    busy = grouped_union_ns(owner, starts, ends, len(chosen))
+    commonest = np.flatnonzero(variants.variant[chosen] == 0)
+    ordered = commonest[np.argsort(busy[commonest], kind="stable")]
+    return _median(busy), int(chosen[ordered[(len(ordered) - 1) // 2]])
+
+
+def _unit_operations(lane: Lane, hashes: UInt64, repeat: Repeat) -> int:
+    """Length of the shortest sequence that the repeat is some number of times, in operations."""
+    own = hashes[repeat.first : repeat.beyond]
+    divisors = [length for length in range(1, len(own) // 2 + 1) if len(own) % length == 0]
+    for length in divisors:
+        if np.array_equal(own[length:], own[:-length]):
+            return int(lane.first[repeat.first + length] - lane.first[repeat.first])
+    return len(repeat.operations)
+
+
+def _kernels(repeat: Repeat) -> dict[str, int]:
+    kernels = repeat.operations[(repeat.operations["kind"] == KERNEL).to_numpy()]
+    names, counts = np.unique(kernels["name"].astype(str).to_numpy(dtype=object), return_counts=True)
+    return {str(name): int(count) for name, count in zip(names, counts, strict=True)}
+
+
+def _prediction(one: _Candidate, repeat: Repeat) -> ReplayPrediction | NotMeasured:
+    # What hides idle hides busy time too, and too little busy time predicts too much gain.
+    if isinstance(one.device.summary.idle_ns, NotMeasured):
+        return one.device.summary.idle_ns
+    return predict_replay(repeat, one.upper_bound_ns, is_unit=one.repeats.is_unit)

@@ -1,0 +1,59 @@
+"""Other views of a run's timeline, made from it when they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from cudagraph_gate.errors import EvidenceError, UsageError
+from cudagraph_gate.evidence import Run, missing
+from cudagraph_gate.model import HtaIdle, NotMeasured, Segment
+
+
+def write_perfetto_view(run: Run, path: Path) -> None:
+    """The timeline with its idle causes, to open in Perfetto. Raises EvidenceError if the run has none."""
+    from cudagraph_gate.diagnosis import idle_pieces
+    from cudagraph_gate.timeline.perfetto import write_perfetto
+    from cudagraph_gate.timeline.table import load
+
+    timeline = load(_timeline_path(run))
+    _written(path, lambda: write_perfetto(timeline, idle_pieces(timeline), path))
+
+
+def write_segment_map(run: Run, path: Path) -> None:
+    """The map of the segment with the most to gain, as DOT. Raises EvidenceError if there is no segment."""
+    from cudagraph_gate.diagnosis.segment_dot import dot
+
+    _written(path, lambda: path.write_text(dot(_best_segment(run)), encoding="utf-8"))
+
+
+def hta_view(run: Run) -> tuple[HtaIdle, ...]:
+    """Idle by HolisticTraceAnalysis's definitions. Raises EvidenceError if the run has no timeline."""
+    from cudagraph_gate.diagnosis.hta import hta_idle
+    from cudagraph_gate.timeline.table import load
+
+    return hta_idle(load(_timeline_path(run)))
+
+
+def _timeline_path(run: Run) -> Path:
+    if not run.timeline_path.exists():
+        raise EvidenceError("has no timeline", where=run.name, hint="profile the workload again")
+    return run.timeline_path
+
+
+def _best_segment(run: Run) -> Segment:
+    diagnosis = run.diagnosis()
+    segments = diagnosis.segments if diagnosis is not None else missing("diagnosis")
+    if isinstance(segments, NotMeasured):
+        raise EvidenceError(f"has no segments: {segments.reason}", where=run.name)
+    if not segments:
+        raise EvidenceError("no sequence of operations repeats in it: there is no map", where=run.name)
+    return segments[0]
+
+
+def _written(path: Path, write: Callable[[], object]) -> None:
+    """Run ``write``. Raises UsageError where the file can't be written."""
+    try:
+        write()
+    except OSError as error:
+        raise UsageError(f"can't write it ({error.strerror})", where=str(path)) from error

@@ -1,0 +1,62 @@
+"""Where in the program calls were made: the innermost Python function or operator around each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Rows = Mapping[str, Ints]
+"""Intervals: columns ``start_ns``, ``end_ns``, ``tid`` and ``name`` (codes)."""
+
+NOWHERE: Final = -1
+
+_FUNCTION: Final = re.compile(r"^(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)$", re.DOTALL)
+_ROOTED: Final = re.compile(r"^(?:[/\\~]|[A-Za-z]:)")
+
+
+def function_site(name: str) -> str:
+    """``file:line function`` from Kineto's ``file(line): function``; empty for built-in functions.
+
+    A path from the root says whose machine it was: only its last part is kept.
+    """
+    found = _FUNCTION.match(name)
+    if found is None:
+        return ""
+    file = found["file"]
+    if _ROOTED.match(file):
+        file = re.split(r"[/\\]", file)[-1]
+    return f"{file}:{found['line']} {found['function']}"
+
+
+def innermost_around(calls: Rows, intervals: Rows) -> Ints:
+    """For each call, the row of the innermost of ``intervals`` that encloses it on its thread, or NOWHERE."""
+    result = np.full(len(calls["start_ns"]), NOWHERE, dtype=np.int64)
+    for thread in np.unique(calls["tid"]):
+        chosen = np.flatnonzero(calls["tid"] == thread)
+        around = np.flatnonzero(intervals["tid"] == thread)
+        starts, ends = calls["start_ns"][chosen], calls["end_ns"][chosen]
+        result[chosen] = _innermost(starts, ends, around, intervals)
+    return result
+
+
+def _innermost(starts: Ints, ends: Ints, rows: Ints, intervals: Rows) -> Ints:
+    begins, finishes = intervals["start_ns"][rows], intervals["end_ns"][rows]
+    ordered = np.sort(starts)
+    holding = np.searchsorted(ordered, finishes, "right") > np.searchsorted(ordered, begins, "left")
+    rows, begins, finishes = rows[holding], begins[holding], finishes[holding]
+    order = np.lexsort((-finishes, begins))
+    rows, begins, finishes = rows[order], begins[order], finishes[order]
+    # Calls nest, so intervals of one depth don't overlap: one search a depth, deeper ones override.
+    depth = np.arange(len(rows)) - np.searchsorted(np.sort(finishes), begins, "right")
+    result = np.full(len(starts), NOWHERE, dtype=np.int64)
+    for level in np.unique(depth):
+        at = np.flatnonzero(depth == level)
+        place = np.searchsorted(begins[at], starts, "right") - 1
+        found = (place >= 0) & (finishes[at][place] >= ends)
+        result[found] = rows[at][place[found]]
+    return result

@@ -1,0 +1,23 @@
+"""BERT-base in half precision, batch 32, 512 tokens: while capturing, the library takes another path."""
+
+import torch
+from transformers import BertConfig, BertModel
+
+SHAPES = {"b32x512": (32, 512)}
+
+
+def build(shape):
+    torch.manual_seed(0)
+    model = BertModel(BertConfig(attn_implementation="sdpa")).half().cuda().eval()
+
+    @torch.no_grad()
+    def step(tokens, mask):
+        return model(tokens, attention_mask=mask).last_hidden_state
+
+    return step
+
+
+def inputs(shape, seed):
+    generator = torch.Generator(device="cuda").manual_seed(seed)
+    tokens = torch.randint(0, 30000, shape, device="cuda", generator=generator)
+    return tokens, torch.ones(shape, dtype=torch.long, device="cuda")
