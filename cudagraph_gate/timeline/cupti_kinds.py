@@ -74,14 +74,13 @@ SYNC_NAMES: Final = {1: "cuEventSynchronize", 3: "cuStreamSynchronize", 4: "cuCt
 """Blocking kinds of synchronisation; 2 is a stream waiting for an event, which blocks no host thread."""
 NO_SUCH: Final = 0xFFFF_FFFF
 """CUPTI_SYNCHRONIZATION_INVALID_VALUE: the record is about no stream, or no event."""
+PROGRAM_OVERHEADS: Final = (1, 4 << 16, 5 << 16, 6 << 16)
+"""The driver's compiler, module loading, lazy loading, a full command buffer: CUPTI reports them as overhead,
+but the program has them without a recorder too."""
 OVERHEAD_NAMES: Final = {
-    1: "driver compiler",
     1 << 16: "buffer flush",
     2 << 16: "instrumentation",
     3 << 16: "resource",
-    4 << 16: "module loading",
-    5 << 16: "lazy function loading",
-    6 << 16: "command buffer full",
     7 << 16: "activity buffer request",
     8 << 16: "unified memory set-up",
 }

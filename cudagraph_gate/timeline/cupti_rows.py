@@ -27,6 +27,7 @@ from cudagraph_gate.timeline.cupti_kinds import (
     MARKER_START,
     NO_SUCH,
     OVERHEAD_NAMES,
+    PROGRAM_OVERHEADS,
     SHAPE_FIELDS,
     SYNC_NAMES,
 )
@@ -232,6 +233,8 @@ class Decoder:
         rows = self._records.get(KIND_OVERHEAD)
         if rows is None:
             return frame(OVERHEAD_COLUMNS)
+        own = ~np.isin(rows["overhead_kind"], PROGRAM_OVERHEADS)
+        rows = {name: values[own] for name, values in rows.items()}
         return frame(
             OVERHEAD_COLUMNS,
             {

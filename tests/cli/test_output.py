@@ -76,7 +76,7 @@ def printed(
 
 
 FIELDS = {
-    "profile": ["schema_version", "workload", "run", "diagnosis", "profile", "fingerprint"],
+    "profile": ["schema_version", "workload", "run", "diagnosis", "profile", "fingerprint", "hta"],
     "pilot": ["schema_version", "workload", "run", "simulated", "records"],
     "doctor": ["schema_version", "device", "simulated", "features", "advice", "fingerprint"],
 }
@@ -105,7 +105,17 @@ def names_in(value: object) -> set[str]:
         return set().union(*map(names_in, value))
     if not isinstance(value, dict):
         return set()
-    free = ("identity", "conditions", "missing", "kinds", "kernels", "by_name", "causes", "input_bytes")
+    free = (
+        "identity",
+        "conditions",
+        "missing",
+        "kinds",
+        "kernels",
+        "by_name",
+        "by_cause",
+        "causes",
+        "input_bytes",
+    )
     free += ("measured", "threshold", "policy", "input_digests", "shape_values")
     return set(value).union(*(names_in(part) for name, part in value.items() if name not in free))
 

@@ -221,7 +221,7 @@ def test_sigterm_saves_what_was_recorded(tmp_path: Path) -> None:
     script.process.send_signal(signal.SIGTERM)
     found = script.ended()
     assert (found.code, found.done, found.kernels) == (0, True, 3)
-    assert found.problems == ("the script was ended by SIGTERM",)
+    assert found.problems == ("the script was ended by a signal",)
 
 
 # --- children ---------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from cupti_records import PROCESS, decoded, record
 
+from cudagraph_gate.timeline.cupti_kinds import PROGRAM_OVERHEADS
 from cudagraph_gate.timeline.table import CALL_COLUMNS, OPERATION_COLUMNS, OVERHEAD_COLUMNS, RANGE_COLUMNS
 
 DRIVER, RUNTIME = 4, 5
@@ -211,15 +212,19 @@ def test_open_ranges_are_left_out_and_counted() -> None:
 @pytest.mark.parametrize(
     ("code", "name"),
     [
-        (1, "driver compiler"),
         (1 << 16, "buffer flush"),
-        (6 << 16, "command buffer full"),
+        (7 << 16, "activity buffer request"),
         (77, "overhead 77"),
     ],
 )
 def test_overheads_are_named(code: int, name: str) -> None:
     found = decoded([record(17, overhead_kind=code, start=10, end=2**60)]).overheads
     assert rows(found, *OVERHEAD_COLUMNS) == [(name, 10, 2**60, PROCESS)]
+
+
+@pytest.mark.parametrize("code", PROGRAM_OVERHEADS)
+def test_what_the_program_has_without_a_recorder_is_no_overhead(code: int) -> None:
+    assert decoded([record(17, overhead_kind=code, start=10, end=20)]).overheads.empty
 
 
 # --- all of it --------------------------------------------------------------------------------------
@@ -247,7 +252,7 @@ def test_every_frame_has_the_tables_columns_and_types() -> None:
             waited(STREAM_WAITED, 9, 1, 2),
             mark(START, 1, 10, name=300, domain=400),
             mark(END, 1, 20),
-            record(17, overhead_kind=1, start=1, end=2),
+            record(17, overhead_kind=1 << 16, start=1, end=2),
         ]
     )
     assert dict(found.operations.dtypes.astype(str)) == dict(OPERATION_COLUMNS)
