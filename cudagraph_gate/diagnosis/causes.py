@@ -29,6 +29,10 @@ from cudagraph_gate.model import Cause
 CAUSES: Final = tuple(Cause)
 """Every cause; its position here is its code in arrays."""
 
+LONG_GAP_NS: Final = 1_000_000
+"""Longer gaps are no matter of launching one operation: the slowest frameworks take 0.1 ms for it, and a few
+times that under a recorder. In a longer gap the host did something else, or nobody did anything."""
+
 Cut = tuple[Pieces, Cause]
 
 
@@ -96,6 +100,12 @@ class CausedPieces:
     causes: Codes
     threads: Int64
     """For each idle interval (``pieces.owners``) the submitting thread of its end; 0 if it is not known."""
+
+    def interval_lengths_ns(self) -> Int64:
+        """Length of each idle interval."""
+        lengths = np.zeros(len(self.threads), dtype=np.int64)
+        np.add.at(lengths, self.pieces.owners, self.pieces.ends - self.pieces.starts)
+        return lengths
 
     def by_interval(self, count: int) -> Int64:
         """ns by idle interval (row) and cause (column)."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from cudagraph_gate.diagnosis.limiter import FULLY_BUSY_SHARE, LONG_GAP_NS, Limits, busiest
+from cudagraph_gate.diagnosis.causes import LONG_GAP_NS
+from cudagraph_gate.diagnosis.limiter import FULLY_BUSY_SHARE, Limits, busiest
 from cudagraph_gate.model import (
     Cause,
     DeviceIdle,
@@ -56,7 +57,7 @@ def conclude(found: Diagnosis, limits: Limits | None) -> str:
         return _something_else(found, device, limits)
     said = _submission(found, limits)
     if isinstance(found.prediction, Prediction):
-        return _predicted(said, found.prediction)
+        return _predicted(said, found.prediction) + _not_captured(found.requests)
     return f"{said}{_besides(limits)}; {_without_times(found)}."
 
 
@@ -67,7 +68,7 @@ def _something_else(found: Diagnosis, device: DeviceIdle, limits: Limits) -> str
     )
     details = [_waits(found.launches)] if limits.limiter is Limiter.SYNC else [_holes(device)]
     if limits.limiter in (Limiter.HOST_WORK, Limiter.HOST_WAIT):
-        details.append(_where(found, device))
+        details += [_where(found, device), _slow_call(device)]
     told = ", ".join(detail for detail in details if detail)
     return f"{said}{f' ({told})' if told else ''}: {NO_CANDIDATE}."
 
@@ -104,6 +105,14 @@ def _where(found: Diagnosis, device: DeviceIdle) -> str:
         and one.idle.by_cause.get(Cause.HOST_WORK, 0) > HOLE_SHARE * work_ns
     ]
     return f"mostly in {min(holding, key=lambda one: one.wall_ns).name}" if holding else ""
+
+
+def _slow_call(device: DeviceIdle) -> str:
+    """The CUDA call in the longest gap, where such calls took more of the time than anything else did."""
+    if device.causes[Cause.HOST_API] <= device.causes[Cause.HOST_WORK]:
+        return ""
+    calls = [idle.host_call for idle in device.top_idle if idle.cause is Cause.HOST_API and idle.host_call]
+    return f"in CUDA calls, {calls[0]} longest" if calls else "in CUDA calls"
 
 
 def _submission(found: Diagnosis, limits: Limits) -> str:
@@ -187,6 +196,13 @@ def _predicted(submission: str, prediction: Prediction) -> str:
         )
     verb = "cut" if prediction.gain > 0 else "lengthen"
     return f"{submission}; a graph is predicted to {verb} a request {change}."
+
+
+def _not_captured(requests: Requests | NotMeasured) -> str:
+    if isinstance(requests, NotMeasured) or not requests.blocking_calls:
+        return ""
+    calls = "a blocking call" if requests.blocking_calls == 1 else f"{requests.blocking_calls} blocking calls"
+    return f" But {calls} inside each request can't be captured."
 
 
 def _percent(share: float) -> str:

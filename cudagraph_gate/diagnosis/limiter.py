@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from cudagraph_gate.diagnosis.causes import CAUSES, CausedPieces
+from cudagraph_gate.diagnosis.causes import CAUSES, LONG_GAP_NS, CausedPieces
 from cudagraph_gate.diagnosis.gap_histogram import EDGES_NS, buckets_of, filled, histogram
 from cudagraph_gate.diagnosis.idle import IdleOfDevice
 from cudagraph_gate.diagnosis.intervals import LATEST, Bools, Int64, int64
@@ -27,10 +27,6 @@ from cudagraph_gate.model import (
 
 FULLY_BUSY_SHARE: Final = 0.95
 """From this busy share on, what is left is within the run-to-run noise of GPU-bound workloads (about 5 %)."""
-LONG_GAP_NS: Final = 1_000_000
-"""Longer gaps are no matter of launching one operation: the slowest frameworks take 0.1 ms for it, and a few
-times that under a recorder. In a longer gap the host did something else, or nobody did anything."""
-
 SHORT: Final = 0
 AFTER_WAIT: Final = 1
 LONG: Final = 2
@@ -128,20 +124,13 @@ def _waiting(table: Int64, split: HostWork | NotMeasured) -> int:
 
 def _by_gap(caused: CausedPieces, request_starts: Int64) -> Int64:
     """Idle ns by kind of gap (row) and cause (column)."""
-    pieces, lengths = caused.pieces, _lengths(caused)
+    pieces, lengths = caused.pieces, caused.interval_lengths_ns()
     kind = np.where(lengths > LONG_GAP_NS, LONG, SHORT)
     kind[(kind == SHORT) & _after_wait(caused, lengths, request_starts)] = AFTER_WAIT
     cells = kind[pieces.owners] * len(CAUSES) + caused.causes
     table = np.zeros(3 * len(CAUSES), dtype=np.int64)
     np.add.at(table, cells, pieces.ends - pieces.starts)
     return table.reshape(3, len(CAUSES))
-
-
-def _lengths(caused: CausedPieces) -> Int64:
-    """The length of each idle interval."""
-    lengths = np.zeros(len(caused.threads), dtype=np.int64)
-    np.add.at(lengths, caused.pieces.owners, caused.pieces.ends - caused.pieces.starts)
-    return lengths
 
 
 def _after_wait(caused: CausedPieces, lengths: Int64, request_starts: Int64) -> Bools:
@@ -164,7 +153,7 @@ def idle_gaps_of(device: IdleOfDevice) -> IdleGaps | NotMeasured:
     """How the idle time of a device is spread over gaps of different length."""
     if isinstance(device.summary.idle_ns, NotMeasured):
         return device.summary.idle_ns
-    lengths = int64([]) if device.pieces is None else _lengths(device.pieces)
+    lengths = int64([]) if device.pieces is None else device.pieces.interval_lengths_ns()
     lengths = lengths[lengths > 0]
     if not len(lengths):
         return NotMeasured(reason="the device was never idle in the window")

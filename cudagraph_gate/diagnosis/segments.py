@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from cudagraph_gate.diagnosis.causes import CAUSES
+from cudagraph_gate.diagnosis.causes import CAUSES, LONG_GAP_NS
 from cudagraph_gate.diagnosis.idle import IdleOfDevice
 from cudagraph_gate.diagnosis.intervals import (
     Int64,
@@ -121,14 +121,18 @@ def _candidates(
 
 
 def _submission_idle(device: IdleOfDevice, spans: list[tuple[Int64, Int64]]) -> list[Int64]:
-    """For each set of spans, the idle time in each span that submission caused."""
+    """For each set of spans, the idle time in each span that submission caused.
+
+    Gaps longer than ``LONG_GAP_NS`` are left out: what the host did there, no graph takes away.
+    """
     totals = [np.zeros(len(begin), dtype=np.int64) for begin, _ in spans]
     if device.pieces is None or not spans:
         return totals
     pieces = device.pieces.pieces
+    short = (device.pieces.interval_lengths_ns() <= LONG_GAP_NS)[pieces.owners]
     # One cause after another: the pieces of each are disjoint, and a copy of all at once would be large.
     for cause in SUBMISSION_CAUSES:
-        own = device.pieces.causes == CAUSES.index(cause)
+        own = short & (device.pieces.causes == CAUSES.index(cause))
         idle = Intervals(pieces.starts[own], pieces.ends[own])
         if (idle.starts[1:] < idle.starts[:-1]).any():
             idle = union(idle.starts, idle.ends)

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -27,7 +28,8 @@ REFUSED: Final = ".refused"
 class ChildRecording:
     """The recording of this process; it ends once, however the process ends."""
 
-    def __init__(self, folder: Path, recorder: Recorder) -> None:
+    def __init__(self, folder: Path, recorder: Recorder, detach: Callable[[], None] = lambda: None) -> None:
+        self._detach = detach
         self._folder = folder
         self._recorder = recorder
         self._process = os.getpid()
@@ -57,6 +59,7 @@ class ChildRecording:
             save(self._recorder.stop(), partial)
             partial.replace(self._path(TIMELINE))
             self._path(STARTED).unlink()
+            self._detach()
 
     def _path(self, suffix: str) -> Path:
         return self._folder / f"{self._process}{suffix}"
@@ -76,7 +79,8 @@ def record_this_process(folder: str) -> None:
     try:
         from cudagraph_gate.timeline.cupti import CuptiRecorder
 
-        ChildRecording(Path(folder), CuptiRecorder("full", Path(folder))).begin()
+        recorder = CuptiRecorder("full", Path(folder))
+        ChildRecording(Path(folder), recorder, recorder.detach).begin()
     except Exception as error:  # noqa: BLE001  (whatever keeps it from being recorded is said by the parent)
         what = error.what if isinstance(error, CgateError) else f"{type(error).__name__}: {error}"
         with suppress(OSError):

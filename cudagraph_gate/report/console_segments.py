@@ -18,7 +18,7 @@ MAPPED_SEGMENTS: Final = 1
 TOP_NODES: Final = 40
 """Parts of a map shown; all are in diagnosis.json and in the DOT file."""
 
-SEGMENT_HEAD: Final = ("", "operations", "repeats", "of window", "recorded", "as a graph", "varies", "cut by")
+SEGMENT_HEAD: Final = ("", "ops", "repeats", "of window", "recorded", "as a graph", "varies")
 _RESPECTS: Final = {
     "operation_count": "count",
     "order": "order",
@@ -44,7 +44,6 @@ def segment_rows(segments: Sequence[Segment]) -> list[tuple[str, ...]]:
             duration(segment.wall.p50),
             _replay(segment),
             variation_text(segment),
-            ", ".join(call.name for call in segment.blocking_calls[:2]) or "–",
         )
         for segment in segments
     ]
@@ -93,6 +92,9 @@ def segment_notes(segments: Sequence[Segment]) -> list[str]:
     for segment in segments:
         name = f"segment {segment.number}"
         calls = segment.prohibited_calls
+        if segment.blocking_calls:
+            ended = ", ".join(call.name for call in segment.blocking_calls[:2])
+            notes.append(f"{name}: ends where the host waits ({ended})")
         notes += [f"{name}: {call.name} inside it ({call.count} x) can't be captured" for call in calls]
         piece = segment.stable_piece
         if not isinstance(piece, NotMeasured) and piece.operations < segment.operations:

@@ -77,6 +77,8 @@ class CuptiRecorder:
         self._spool = Spool(self._names, self._folder, buffer_bytes=self._buffer_bytes)
         self._sites, self._sampler = CallSites(), CpuSampler()
         self._cupti.register(self._spool)
+        if self._level == "full":
+            self._cupti.number_threads_as_system()
         self._cupti.dropped()
         self._cupti.latency_timestamps(True)
         if self._notes_sites:
@@ -97,6 +99,10 @@ class CuptiRecorder:
         """Make CUPTI hand over what is complete, so that :attr:`ended_ranges` is up to date."""
         self._cupti.flush(forced=False)
         self._spool.settle()
+
+    def detach(self) -> None:
+        """After the last :meth:`stop`, where the process then ends by itself and not by ``os._exit``."""
+        self._cupti.detach()
 
     def stop(self) -> Timeline:
         """Collect and decode what was recorded."""

@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -31,6 +32,7 @@ CALLBACK_NUMBERS: Final = 2_000
 """More than the API functions of either domain (807 and 523 in CUPTI 13.0)."""
 API_ENTER: Final = 0
 OFFSET_READINGS: Final = 5
+NVTX_DEFAULT_DOMAIN: Final = "NVTX"
 
 _Requested = ctypes.CFUNCTYPE(
     None,
@@ -96,14 +98,21 @@ class Cupti:
         self._sink = sink
         if self._registered:
             return
-        # Where CUPTI can't be told, it zeroes buffers itself, or numbers threads in another way.
+        # Where CUPTI can't be told, it zeroes buffers itself.
         zeroed, size = ctypes.c_uint8(1), ctypes.c_size_t(1)
         self._library.cuptiActivitySetAttribute(
             ctypes.c_int(ATTRIBUTE_ZEROED), ctypes.byref(size), ctypes.byref(zeroed)
         )
-        self._library.cuptiSetThreadIdType(ctypes.c_int(SYSTEM_THREADS))
         self._call("cuptiActivityRegisterCallbacks", self._requested, self._completed)
         self._registered = True
+
+    def detach(self) -> None:
+        """Leave CUPTI for good: at the process's end it would call back into an interpreter that is gone."""
+        self._library.cuptiFinalize()
+
+    def number_threads_as_system(self) -> None:
+        """Name threads by the kernel's number, which costs a look-up for each call that is recorded."""
+        self._library.cuptiSetThreadIdType(ctypes.c_int(SYSTEM_THREADS))
 
     def threads_are_system(self) -> bool:
         """Whether records name threads by the kernel's number, which older libraries can't."""
@@ -272,3 +281,18 @@ def _mapped_libraries() -> list[str]:
 def inject_nvtx() -> None:
     """Let NVTX calls of this process reach CUPTI; must run before the first NVTX call."""
     os.environ.setdefault("NVTX_INJECTION64_PATH", load_cupti().path)
+    with suppress(ImportError):
+        import nvtx.nvtx
+
+        name_default_domain(nvtx.nvtx)
+
+
+def name_default_domain(package: Any) -> None:
+    """Give the ``nvtx`` package's default domain the name that it has in that package's documentation.
+
+    CUPTI records ranges of named domains, and those of ``nvtxRangePushA``, but not what the package pushes to
+    the domain without a name.
+    """
+    by_name = getattr(package, "_get_domain_cached", None)
+    if by_name is not None:
+        package._get_domain_cached = lambda name: by_name(name or NVTX_DEFAULT_DOMAIN)

@@ -9,8 +9,9 @@ import pytest
 from made_timelines import Row, call, constant, diagnosed, kernel, request, span, sync
 from segment_by_hand import made_segment
 
+from cudagraph_gate.diagnosis.causes import LONG_GAP_NS
 from cudagraph_gate.diagnosis.conclusion import NOTHING_RECORDED, conclude, worth_trying
-from cudagraph_gate.diagnosis.limiter import LONG_GAP_NS, Limits
+from cudagraph_gate.diagnosis.limiter import Limits
 from cudagraph_gate.model import Limiter, NotMeasured, Prediction, Requests
 
 REQUESTS = Requests(

@@ -10,9 +10,10 @@ import pytest
 from made_timelines import Row, call, diagnosed, kernel, overhead, request, sync, timeline, times
 
 from cudagraph_gate.diagnosis import diagnose
+from cudagraph_gate.diagnosis.causes import LONG_GAP_NS
 from cudagraph_gate.diagnosis.gap_histogram import EDGES_NS
 from cudagraph_gate.diagnosis.idle import IdleOfDevice, idle_of_devices
-from cudagraph_gate.diagnosis.limiter import LONG_GAP_NS, Limits, idle_gaps_of, limits_of
+from cudagraph_gate.diagnosis.limiter import Limits, idle_gaps_of, limits_of
 from cudagraph_gate.diagnosis.submission import operations_with_submission
 from cudagraph_gate.model import Cause, Histogram, HostWork, IdleGaps, Limiter, NotMeasured
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scripted_cupti import INSUFFICIENT_PRIVILEGES, Library, opened
 
 from cudagraph_gate.errors import NoDeviceError
-from cudagraph_gate.timeline.cupti_library import Cupti, load_cupti
+from cudagraph_gate.timeline.cupti_library import Cupti, load_cupti, name_default_domain
 
 
 class Lender:
@@ -135,12 +136,33 @@ def test_a_buffer_of_another_profiler_is_left_alone() -> None:
     assert lender.taken == []
 
 
-def test_buffers_are_promised_to_be_zeroed_and_threads_are_numbered_by_the_system() -> None:
+def test_buffers_are_promised_to_be_zeroed() -> None:
     cupti, library = opened()
-    assert not cupti.threads_are_system()
     cupti.register(Lender())
     assert ("cuptiActivitySetAttribute", (5, 1, 1)) in library.called
+
+
+def test_threads_are_numbered_by_the_system_when_that_is_asked_for() -> None:
+    cupti, _library = opened()
+    cupti.register(Lender())
+    assert not cupti.threads_are_system()
+    cupti.number_threads_as_system()
     assert cupti.threads_are_system()
+
+
+def test_ranges_without_a_domain_go_to_the_one_that_the_package_names() -> None:
+    asked: list[str] = []
+    package = SimpleNamespace(_get_domain_cached=asked.append)
+    name_default_domain(package)
+    for name in (None, "app"):
+        package._get_domain_cached(name)
+    assert asked == ["NVTX", "app"]
+
+
+def test_an_nvtx_package_of_another_make_is_left_alone() -> None:
+    package = SimpleNamespace()
+    name_default_domain(package)
+    assert vars(package) == {}
 
 
 def test_the_size_of_a_record_is_where_cupti_finds_the_next_one() -> None:
