@@ -59,8 +59,6 @@ def test_the_rounds_are_one_segment_that_repeats_twelve_times() -> None:
 def test_the_wait_is_found_at_the_line_of_item() -> None:
     (waits,) = diagnosis_of("eager").launches.blocking_calls
     assert (waits.name, waits.count) == ("cudaStreamSynchronize", 11), "the twelfth lies after the window"
-        "the twelfth ends after the last operation"
-    )
     (site,) = waits.sites
     assert site.where == "eager.py:14 request"
     assert timeline_of("eager").operations["kind"].eq(MEMCPY).sum() == 12
