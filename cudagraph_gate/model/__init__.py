@@ -32,7 +32,7 @@ from cudagraph_gate.model.diagnosis import (
     ThreadSubmissions,
 )
 from cudagraph_gate.model.environment import FieldValue, Fingerprint, Scalar
-from cudagraph_gate.model.hta import HtaIdle, HtaTemporal
+from cudagraph_gate.model.hta import HtaIdle, HtaTemporal, HtaView
 from cudagraph_gate.model.segments import (
     CallSite,
     CallSummary,
@@ -70,6 +70,7 @@ __all__ = [
     "HostWork",
     "HtaIdle",
     "HtaTemporal",
+    "HtaView",
     "IdleCauses",
     "IdleGaps",
     "IdleInterval",

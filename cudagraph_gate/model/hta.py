@@ -35,3 +35,10 @@ class HtaTemporal(Value, frozen=True, kw_only=True):
     non_compute_ns: int
     """While only other operations ran."""
     idle_ns: int
+
+
+class HtaView(Value, frozen=True, kw_only=True):
+    """Both breakdowns of one timeline."""
+
+    streams: tuple[HtaIdle, ...]
+    devices: tuple[HtaTemporal, ...]

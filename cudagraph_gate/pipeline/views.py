@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cudagraph_gate.errors import EvidenceError, UsageError
 from cudagraph_gate.evidence import Run, missing
-from cudagraph_gate.model import HtaIdle, NotMeasured, Segment
+from cudagraph_gate.model import HtaView, NotMeasured, Segment
 
 
 def write_perfetto_view(run: Run, path: Path) -> None:
@@ -27,12 +27,13 @@ def write_segment_map(run: Run, path: Path) -> None:
     _written(path, lambda: path.write_text(dot(_best_segment(run)), encoding="utf-8"))
 
 
-def hta_view(run: Run) -> tuple[HtaIdle, ...]:
+def hta_view(run: Run) -> HtaView:
     """Idle by HolisticTraceAnalysis's definitions. Raises EvidenceError if the run has no timeline."""
-    from cudagraph_gate.diagnosis.hta import hta_idle
+    from cudagraph_gate.diagnosis.hta import hta_idle, hta_temporal
     from cudagraph_gate.timeline.table import load
 
-    return hta_idle(load(_timeline_path(run)))
+    timeline = load(_timeline_path(run))
+    return HtaView(streams=hta_idle(timeline), devices=hta_temporal(timeline))
 
 
 def _timeline_path(run: Run) -> Path:

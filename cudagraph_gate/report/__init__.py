@@ -13,6 +13,7 @@ from cudagraph_gate.report.console_pieces import line
 from cudagraph_gate.report.html import render_html
 
 __all__ = [
+    "next_command",
     "print_diagnosis",
     "print_evidence",
     "print_fingerprint",

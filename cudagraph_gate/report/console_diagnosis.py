@@ -13,7 +13,7 @@ from cudagraph_gate.model import (
     DeviceIdle,
     Diagnosis,
     HostWork,
-    HtaIdle,
+    HtaView,
     LaunchPhases,
     NotMeasured,
     Prediction,
@@ -24,6 +24,7 @@ from cudagraph_gate.model import (
 from cudagraph_gate.report.console_pieces import (
     add_row,
     line,
+    name_cell,
     or_reason,
     print_rows,
     shortened,
@@ -118,7 +119,7 @@ def _print_top_idle(console: Console, device: DeviceIdle) -> None:
     table = table_of("longest idle", head, right=(0, 1))
     for idle in device.top_idle[:TOP_IDLE]:
         at, lasted = f"{idle.start_ns / 1e6:.3f}", duration(idle.duration_ns)
-        names = (shortened(name) for name in (idle.next_operation, idle.host_call, idle.range_name))
+        names = map(name_cell, (shortened(idle.next_operation), idle.host_call, idle.range_name))
         add_row(table, at, lasted, idle.cause, *names)
     console.print(table)
 
@@ -130,7 +131,7 @@ def range_rows(ranges: Sequence[RangeSummary]) -> list[tuple[str, ...]]:
     """Name, count, wall, busy share, submission idle share and launches of each range."""
     return [
         (
-            shortened(found.name),
+            found.name,
             str(found.count),
             duration(found.wall_ns),
             percent(found.busy_ns / found.wall_ns) if found.wall_ns else "–",
@@ -154,8 +155,8 @@ def _print_ranges(console: Console, ranges: Sequence[RangeSummary]) -> None:
     if not ranges:
         return
     table = table_of("user ranges", RANGE_HEAD, right=(1, 2, 3, 4, 5))
-    for row in range_rows(ranges[:TOP_RANGES]):
-        add_row(table, *row)
+    for found, row in zip(ranges, range_rows(ranges[:TOP_RANGES]), strict=False):
+        add_row(table, name_cell(found.name), *row[1:])
     console.print(table)
     if len(ranges) > TOP_RANGES:
         line(console, f"{len(ranges) - TOP_RANGES} more ranges are in diagnosis.json")
@@ -285,11 +286,17 @@ def _gain_interval(prediction: Prediction) -> str:
 # --- other definitions ----------------------------------------------------------------------------------
 
 
-def print_hta(console: Console, streams: Sequence[HtaIdle]) -> None:
-    """Idle of each stream as HolisticTraceAnalysis divides it."""
+def print_hta(console: Console, view: HtaView) -> None:
+    """Idle of each stream, and the time of each device, as HolisticTraceAnalysis divides them."""
     head = ("process", "device", "stream", "idle", "host wait", "kernel wait", "other wait")
     table = table_of("idle by the definitions of HolisticTraceAnalysis", head, right=tuple(range(7)))
-    for found in streams:
+    for found in view.streams:
         waits = (found.idle_ns, found.host_wait_ns, found.kernel_wait_ns, found.other_wait_ns)
         add_row(table, str(found.process), str(found.device), str(found.stream), *map(duration, waits))
     console.print(table)
+    for device in view.devices:
+        parts = (device.compute_ns, device.non_compute_ns, device.idle_ns)
+        shares = (percent(part / device.span_ns) if device.span_ns else "–" for part in parts)
+        names = ("compute", "other operations", "idle")
+        text = ", ".join(f"{name} {share}" for name, share in zip(names, shares, strict=True))
+        line(console, f"device {device.device} of process {device.process}: {text}")

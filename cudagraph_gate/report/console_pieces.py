@@ -47,9 +47,14 @@ def print_rows(
     console.print(table)
 
 
-def add_row(table: Table, *cells: str) -> None:
+def add_row(table: Table, *cells: str | Text) -> None:
     """A row of plain cells."""
-    table.add_row(*(Text(cell, overflow="fold") for cell in cells))
+    table.add_row(*(cell if isinstance(cell, Text) else Text(cell, overflow="fold") for cell in cells))
+
+
+def name_cell(name: str) -> Text:
+    """A name on one line, cut where the column ends: a few of them must not fill the screen."""
+    return Text(name, overflow="ellipsis", no_wrap=True)
 
 
 def shortened(symbol: str) -> str:

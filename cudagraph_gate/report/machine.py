@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from cudagraph_gate.gates import Evidence
-from cudagraph_gate.model import SCHEMA_VERSION, HtaIdle
+from cudagraph_gate.model import SCHEMA_VERSION, HtaView
 from cudagraph_gate.pipeline import Examination
 
 
-def profile(evidence: Evidence, hta: Sequence[HtaIdle] | None = None) -> dict[str, Any]:
+def profile(evidence: Evidence, hta: HtaView | None = None) -> dict[str, Any]:
     """``cgate profile --json``; ``hta`` is null unless its definitions were asked for."""
     return {
         "schema_version": SCHEMA_VERSION,

@@ -11,6 +11,12 @@ ORDER = (
     "torch_gpt2",
     "torch_resnet50",
     "torch_huge_input",
+    "mlp64",
+    "torch_resnet50_b1",
+    "gemm_8192",
+    "moe_nonzero",
+    "torch_gpt2_8x512",
+    "bert_32x512",
 )
 HEAD = (
     "sample",

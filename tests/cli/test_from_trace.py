@@ -83,7 +83,7 @@ def test_a_person_reads_conclusion_table_segments_and_next_command(tmp_path: Pat
 
 
 def test_the_definitions_of_hta_stand_beside_ours(tmp_path: Path):
-    (stream,) = found(tmp_path, "--definitions", "hta")["hta"]
+    (stream,) = found(tmp_path, "--definitions", "hta")["hta"]["streams"]
     assert stream["stream"] == 7
     gaps = ROUNDS * KERNELS - 1
     assert stream["idle_ns"] == stream["host_wait_ns"] == (gaps * 38 + (ROUNDS - 1) * 80) * 1000
