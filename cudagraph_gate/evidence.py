@@ -38,6 +38,9 @@ DIAGNOSIS_FILE: Final = "diagnosis.json"
 PILOT_LOG: Final = "pilot.jsonl"
 VERDICT_FILE: Final = "verdict.json"
 
+NAME_LENGTH: Final = 100
+"""Characters of a workload's name in its run folder's: file systems allow 255 bytes for the whole."""
+
 T = TypeVar("T")
 
 
@@ -225,7 +228,7 @@ def create_run(
 ) -> Run:
     """Make a new run folder; its name sorts by time and is unique."""
     moment = (now or (lambda: datetime.now(UTC)))()
-    stem = f"{moment:%Y%m%dT%H%M%S}{moment.microsecond // 1000:03d}-{Path(workload).stem}"
+    stem = f"{moment:%Y%m%dT%H%M%S}{moment.microsecond // 1000:03d}-{Path(workload).stem[:NAME_LENGTH]}"
     for attempt in range(100):
         folder = root / (stem if attempt == 0 else f"{stem}-{attempt}")
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
 
 from msgspec.structs import replace
 
@@ -37,10 +38,14 @@ def diagnose(
     if window[1] < window[0]:
         raise ValueError(f"the window ends before it starts: {window}")
     operations = operations_with_submission(timeline)
-    devices = tuple(_completed(one, timeline) for one in idle_of_devices(timeline, operations, window))
-    launches = launches_of(timeline, operations, window)
-    requests = requests_of(timeline, operations, window, devices)
-    segments = segments_of(timeline, operations, window, devices)
+    unsubmitted = int((~submission_known(operations)).sum())
+    # Nothing else needs the launches, and NumPy lets another thread run while it works on arrays.
+    with ThreadPoolExecutor(1) as beside:
+        under_way = beside.submit(launches_of, timeline, operations, window)
+        devices = tuple(_completed(one, timeline) for one in idle_of_devices(timeline, operations, window))
+        requests = requests_of(timeline, operations, window, devices)
+        segments = segments_of(timeline, operations, window, devices)
+        launches = under_way.result()
     limits = _limits(timeline, devices, requests, times)
     meta = timeline.meta
     found = Diagnosis(
@@ -48,7 +53,7 @@ def diagnose(
         level=meta.level,
         simulated=meta.simulated,
         resolution_ns=meta.resolution_ns,
-        problems=(*meta.problems, *_problems(meta, int((~submission_known(operations)).sum()))),
+        problems=(*meta.problems, *_problems(meta, unsubmitted)),
         devices=tuple(device.summary for device in devices),
         launches=launches,
         ranges=ranges_of(timeline, operations, window, devices),

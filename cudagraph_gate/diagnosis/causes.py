@@ -100,12 +100,12 @@ class CausedPieces:
     causes: Codes
     threads: Int64
     """For each idle interval (``pieces.owners``) the submitting thread of its end; 0 if it is not known."""
+    idle: Intervals
+    """The idle intervals, which the pieces fill."""
 
     def interval_lengths_ns(self) -> Int64:
         """Length of each idle interval."""
-        lengths = np.zeros(len(self.threads), dtype=np.int64)
-        np.add.at(lengths, self.pieces.owners, self.pieces.ends - self.pieces.starts)
-        return lengths
+        return self.idle.ends - self.idle.starts
 
     def by_interval(self, count: int) -> Int64:
         """ns by idle interval (row) and cause (column)."""
@@ -131,11 +131,9 @@ class CausedPieces:
 
 def attribute(idle: Intervals, enders: Enders, host: Host) -> CausedPieces:
     """Give each nanosecond of ``idle`` its cause."""
-    cuts = [(piece, cause) for piece, cause in _cuts(idle, enders, host) if len(piece)]
     found = CausedPiecesUnderWay()
-    for piece, cause in cuts:
-        found.add(piece, np.full(len(piece), CAUSES.index(cause), dtype=np.int8))
-    return found.finished(enders.thread)
+    found.add_all(idle, enders, host)
+    return found.finished(enders.thread, idle)
 
 
 class CausedPiecesUnderWay:
@@ -148,21 +146,28 @@ class CausedPiecesUnderWay:
     def __init__(self, room: int = 1024) -> None:
         self._columns = [np.empty(room, dtype=dtype) for dtype in ("int64", "int64", "int32", "int8")]
         self._count = 0
+        self.totals = dict.fromkeys(CAUSES, 0)
+        """ns by cause."""
 
-    def add(self, pieces: Pieces, causes: Codes, first_owner: int = 0) -> None:
-        """Take in pieces whose owners count from ``first_owner``."""
+    def add_all(self, idle: Intervals, enders: Enders, host: Host, first_owner: int = 0) -> None:
+        """Give each nanosecond of ``idle`` its cause; the intervals count from ``first_owner``."""
+        for pieces, cause in _cuts(idle, enders, host):
+            self._add(pieces, cause, first_owner)
+
+    def _add(self, pieces: Pieces, cause: Cause, first_owner: int) -> None:
         end = self._count + len(pieces)
         if end > len(self._columns[0]):
             self._columns = [self._grown(column, 2 * end) for column in self._columns]
-        owners = pieces.owners + np.int32(first_owner)
-        for column, values in zip(self._columns, (pieces.starts, pieces.ends, owners, causes), strict=True):
-            column[self._count : end] = values
+        starts, ends, owners, causes = (column[self._count : end] for column in self._columns)
+        starts[:], ends[:], causes[:] = pieces.starts, pieces.ends, CAUSES.index(cause)
+        np.add(pieces.owners, np.int32(first_owner), out=owners)
+        self.totals[cause] += pieces.length_ns
         self._count = end
 
-    def finished(self, threads: Int64) -> CausedPieces:
-        """Everything taken in."""
+    def finished(self, threads: Int64, idle: Intervals) -> CausedPieces:
+        """Everything taken in: the pieces of ``idle``."""
         starts, ends, owners, causes = (column[: self._count] for column in self._columns)
-        return CausedPieces(Pieces(starts, ends, owners), causes, threads)
+        return CausedPieces(Pieces(starts, ends, owners), causes, threads, idle)
 
     def _grown(self, column: npt.NDArray[Any], room: int) -> npt.NDArray[Any]:
         grown = np.empty(room, dtype=column.dtype)

@@ -16,7 +16,9 @@ from cudagraph_gate.diagnosis.intervals import (
     Intervals,
     Window,
     expand,
+    in_order,
     int64,
+    places_in,
     reach_before,
 )
 from cudagraph_gate.diagnosis.submission import (
@@ -59,7 +61,9 @@ class Running:
 
     def ending(self, idle: Intervals) -> Int64:
         """Row of the operation that ends each idle interval; the last row where none does (ramp)."""
-        rows = np.searchsorted(self.starts, idle.ends, side="left")
+        ends = idle.ends
+        search = places_in if in_order(ends) else np.searchsorted
+        rows = search(self.starts, ends, "left")
         return int64(np.minimum(rows, len(self.starts) - 1))
 
 

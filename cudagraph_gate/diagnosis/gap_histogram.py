@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from cudagraph_gate.diagnosis.intervals import Int64, int64
+from cudagraph_gate.diagnosis.intervals import Int64, blocks, int64
 from cudagraph_gate.model import Histogram
 
 EDGES_NS: Final = (0, *(step * 10**power for power in range(2, 10) for step in (1, 2, 5)))
@@ -20,9 +20,10 @@ def buckets_of(gaps_ns: Int64) -> Int64:
     return int64(np.maximum(np.searchsorted(edges, gaps_ns, side="right") - 1, 0))
 
 
-def filled(bucket: Int64) -> slice:
+def filled(counts: Int64) -> slice:
     """The buckets from the first to the last that holds a gap. Raises ValueError where there is none."""
-    return slice(int(np.min(bucket)), int(np.max(bucket)) + 1)
+    used = np.flatnonzero(counts)
+    return slice(int(np.min(used)), int(np.max(used)) + 1)
 
 
 def histogram(gaps_ns: Int64) -> Histogram:
@@ -30,7 +31,8 @@ def histogram(gaps_ns: Int64) -> Histogram:
 
     Raises ValueError for no gaps.
     """
-    bucket = buckets_of(gaps_ns)
-    used = filled(bucket)
-    counts = np.bincount(bucket, minlength=len(EDGES_NS))
+    counts = np.zeros(len(EDGES_NS), dtype=np.int64)
+    for part in blocks(len(gaps_ns)):
+        counts += np.bincount(buckets_of(gaps_ns[part]), minlength=len(EDGES_NS))
+    used = filled(counts)
     return Histogram(lower_ns=EDGES_NS[used], counts=tuple(counts[used].tolist()))

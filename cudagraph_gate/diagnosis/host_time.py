@@ -31,6 +31,8 @@ def host_work_of(caused: CausedPieces, process: int, timeline: Timeline) -> Host
     host work, at most as much as lies in the sample. What is left of that host work waited.
     """
     samples = timeline.cpu_times[ints(timeline.cpu_times, "process") == process]
+    if samples.empty:
+        return NO_CPU_TIME
     calls = timeline.calls[ints(timeline.calls, "process") == process]
     working = caused.causes == CAUSES.index(Cause.HOST_WORK)
     pieces, threads = caused.pieces.kept(working), caused.threads[caused.pieces.owners[working]]
@@ -41,7 +43,7 @@ def host_work_of(caused: CausedPieces, process: int, timeline: Timeline) -> Host
     ]
     on_cpu_ns, waiting_ns = sum(one.on_cpu_ns for one in splits), sum(one.waiting_ns for one in splits)
     sampled_ns = on_cpu_ns + waiting_ns
-    if samples.empty or (total_ns and not sampled_ns):
+    if total_ns and not sampled_ns:
         return NO_CPU_TIME
     return HostWork(on_cpu_ns=on_cpu_ns, waiting_ns=waiting_ns, unsampled_ns=total_ns - sampled_ns)
 

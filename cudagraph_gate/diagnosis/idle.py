@@ -23,6 +23,7 @@ from cudagraph_gate.diagnosis.intervals import (
     Int64,
     Intervals,
     Window,
+    blocks,
     clip,
     complement,
     int64,
@@ -136,8 +137,7 @@ def _one_device(
         return IdleOfDevice(_summary(operations, where, window, busy, reason, {}, ()), None)
     host, running = host_of(timeline, where[0]), running_in(operations, window)
     idle = complement(busy, window)
-    pieces, totals = _attributed(idle, running, host, timeline.calls, at_once)
-    causes = {cause: int(total) for cause, total in zip(CAUSES, totals, strict=True)}
+    pieces, causes = _attributed(idle, running, host, timeline.calls, at_once)
     _check_sum(busy.length_ns, causes, window)
     top = tuple(_top_idle(idle, running, host, window, timeline.calls))
     return IdleOfDevice(_summary(operations, where, window, busy, idle.length_ns, causes, top), pieces)
@@ -145,18 +145,16 @@ def _one_device(
 
 def _attributed(
     idle: Intervals, running: Running, host: Host, calls: pd.DataFrame, at_once: int
-) -> tuple[CausedPieces, Int64]:
+) -> tuple[CausedPieces, dict[Cause, int]]:
     """The pieces of ``idle`` and the ns of each cause, worked out a part of the intervals at a time."""
-    totals = np.zeros(len(CAUSES), dtype=np.int64)
     threads = np.empty(len(idle), dtype=np.int64)
     pieces = CausedPiecesUnderWay(PIECES_EACH * len(idle))
     for first in range(0, len(idle), at_once):
         part = Intervals(idle.starts[first : first + at_once], idle.ends[first : first + at_once])
-        found = attribute(part, enders_of(part, running, calls), host)
-        pieces.add(found.pieces, found.causes, first)
-        threads[first : first + at_once] = found.threads
-        totals += found.totals()
-    return pieces.finished(threads), totals
+        enders = enders_of(part, running, calls)
+        pieces.add_all(part, enders, host, first)
+        threads[first : first + at_once] = enders.thread
+    return pieces.finished(threads, idle), pieces.totals
 
 
 def _check_sum(busy_ns: int, causes: dict[Cause, int], window: Window) -> None:
@@ -182,7 +180,10 @@ def _summary(
         device=where[1],
         window_ns=window[1] - window[0],
         busy_ns=busy.length_ns,
-        sum_ns=int((np.minimum(ends, window[1]) - np.maximum(starts, window[0])).sum()),
+        sum_ns=sum(
+            int((np.minimum(ends[part], window[1]) - np.maximum(starts[part], window[0])).sum())
+            for part in blocks(len(inside))
+        ),
         compute_ns=_busy_ns(inside, compute, busy, window),
         copy_ns=_busy_ns(inside, ~compute, busy, window),
         idle_ns=idle_ns,
@@ -213,12 +214,14 @@ def _busy(operations: pd.DataFrame, window: Window) -> Intervals:
 
 def _longest(idle: Intervals) -> Int64:
     """Rows of the longest intervals, longest first, of equal ones the earlier."""
-    lengths = idle.ends - idle.starts
-    if len(lengths) > TOP_IDLE:
-        candidates = np.flatnonzero(lengths >= np.partition(lengths, -TOP_IDLE)[-TOP_IDLE])
-    else:
-        candidates = np.arange(len(lengths))
-    return int64(candidates[np.argsort(-lengths[candidates], kind="stable")[:TOP_IDLE]])
+    candidates = int64([])
+    for part in blocks(len(idle)):
+        lengths = idle.ends[part] - idle.starts[part]
+        least = np.partition(lengths, -TOP_IDLE)[-TOP_IDLE] if len(lengths) > TOP_IDLE else 0
+        candidates = np.append(candidates, np.flatnonzero(lengths >= least) + part.start)
+        lengths = idle.ends[candidates] - idle.starts[candidates]
+        candidates = candidates[np.argsort(-lengths, kind="stable")[:TOP_IDLE]]
+    return int64(candidates)
 
 
 def _top_idle(

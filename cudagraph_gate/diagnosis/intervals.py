@@ -6,8 +6,9 @@ and O(n) where the starts are already in order, as those of a saved timeline are
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,11 @@ Window = tuple[int, int]
 
 EARLIEST: Final = int(np.iinfo(np.int64).min)
 LATEST: Final = int(np.iinfo(np.int64).max)
+BLOCK: Final = 2**17
+"""Rows worked on in one go where a result is much smaller than what it is made of: arrays of 1 MB lie in the
+cache and their memory is used again, while those of whole timelines come zeroed from the system each time."""
+SEARCHED: Final = 2**12
+"""Values in order that are searched together: what lies between the first and the last fits the cache."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class Intervals:
     @property
     def length_ns(self) -> int:
         """Sum of the lengths."""
-        return int((self.ends - self.starts).sum())
+        return _length_ns(self.starts, self.ends)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -52,7 +58,7 @@ class Pieces:
     @property
     def length_ns(self) -> int:
         """Sum of the lengths."""
-        return int((self.ends - self.starts).sum())
+        return _length_ns(self.starts, self.ends)
 
     def kept(self, mask: Bools) -> Pieces:
         """The pieces that ``mask`` selects."""
@@ -71,9 +77,36 @@ def int64(values: npt.ArrayLike) -> Int64:
     return np.asarray(values, dtype=np.int64)
 
 
+def blocks(count: int) -> Iterator[slice]:
+    """The rows ``0 .. count - 1`` in parts of ``BLOCK``."""
+    return (slice(first, min(first + BLOCK, count)) for first in range(0, count, BLOCK))
+
+
+def _length_ns(starts: Int64, ends: Int64) -> int:
+    return sum(int((ends[part] - starts[part]).sum()) for part in blocks(len(starts)))
+
+
 def in_order(values: Codes) -> bool:
     """Whether the values never fall."""
     return bool((values[1:] >= values[:-1]).all())
+
+
+def taken(values: npt.NDArray[Any], rows: Codes) -> npt.NDArray[Any]:
+    """``values[rows]``, without a copy where that is all of them in order."""
+    is_whole = len(rows) == len(values) and bool((rows[1:] > rows[:-1]).all())
+    return values if is_whole else values[rows]
+
+
+def places_in(ordered: Int64, wanted: Int64, side: Literal["left", "right"]) -> Int64:
+    """``np.searchsorted`` for values that are in order too: each few of them are searched in a small part."""
+    found = np.empty(len(wanted), dtype=np.int64)
+    for first in range(0, len(wanted), SEARCHED):
+        few = wanted[first : first + SEARCHED]
+        low = int(np.searchsorted(ordered, few[0], side=side))
+        high = int(np.searchsorted(ordered, few[-1], side=side))
+        found[first : first + SEARCHED] = np.searchsorted(ordered[low:high], few, side=side)
+        found[first : first + SEARCHED] += low
+    return found
 
 
 def union(starts: Int64, ends: Int64) -> Intervals:
@@ -121,14 +154,16 @@ def complement(intervals: Intervals, window: Window) -> Intervals:
 
 def overlap_ns(intervals: Intervals, starts: Int64, ends: Int64) -> Int64:
     """For each [start, end): how much of it ``intervals`` cover."""
-    covered = _covered_before(intervals, ends) - _covered_before(intervals, starts)
+    if not len(intervals):
+        return np.zeros(len(starts), dtype=np.int64)
+    total = np.zeros(len(intervals) + 1, dtype=np.int64)
+    np.cumsum(intervals.ends - intervals.starts, out=total[1:])
+    covered = _covered_before(intervals, total, ends) - _covered_before(intervals, total, starts)
     return np.where(starts < ends, covered, 0)
 
 
-def _covered_before(intervals: Intervals, times: Int64) -> Int64:
-    if not len(intervals):
-        return np.zeros(len(times), dtype=np.int64)
-    total = np.append(int64(0), np.cumsum(intervals.ends - intervals.starts))
+def _covered_before(intervals: Intervals, total: Int64, times: Int64) -> Int64:
+    """``total`` is the sum of the lengths before each interval, and of all."""
     begun = np.searchsorted(intervals.starts, times, side="right")
     last = np.maximum(begun - 1, 0)
     beyond = np.where(begun > 0, np.maximum(intervals.ends[last] - times, 0), 0)
@@ -172,15 +207,23 @@ def _rows(pieces: Pieces, rows: Int64) -> Pieces:
 def reach_before(groups: Codes, ends: Int64) -> Int64:
     """For each row, the latest of ``ends`` of the earlier rows of its group; EARLIEST for a group's first.
 
-    Loops over the groups: streams or threads, of which there are few.
+    Groups are small and not negative. Loops over the groups: streams or threads, of which there are few.
     """
     reach = np.full(len(ends), EARLIEST, dtype=np.int64)
     if len(groups) and int(np.min(groups)) == int(np.max(groups)):
         np.maximum.accumulate(ends[:-1], out=reach[1:])
         return reach
-    order = np.argsort(groups, kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
-        reach[rows[1:]] = np.maximum.accumulate(ends[rows[:-1]])
+    if not len(groups):
+        return reach
+    reached = np.full(int(np.max(groups)) + 1, EARLIEST, dtype=np.int64)
+    for part in blocks(len(groups)):
+        own = groups[part]
+        order = np.argsort(own, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(own[order])) + 1):
+            group = own[rows[0]]
+            so_far = np.maximum.accumulate(np.append(reached[group], ends[part][rows]))
+            reach[part][rows] = so_far[:-1]
+            reached[group] = so_far[-1]
     return reach
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -11,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from cudagraph_gate.diagnosis.gap_histogram import histogram
-from cudagraph_gate.diagnosis.intervals import Bools, Int64, Window, int64
+from cudagraph_gate.diagnosis.intervals import Bools, Codes, Int64, Window, blocks, int64
 from cudagraph_gate.diagnosis.phases import phases_of
 from cudagraph_gate.diagnosis.queue_depth import queue_depth_of
 from cudagraph_gate.diagnosis.submission import (
@@ -19,7 +20,9 @@ from cudagraph_gate.diagnosis.submission import (
     CALL_ROW,
     GRAPH_LAUNCH,
     NO_ROW,
+    chosen,
     flags,
+    group_codes,
     ints,
     launch_keys,
     touches,
@@ -34,6 +37,7 @@ from cudagraph_gate.model import (
     ThreadSubmissions,
 )
 from cudagraph_gate.stats import distribution
+from cudagraph_gate.timeline.families import time_order
 from cudagraph_gate.timeline.table import KERNEL, Timeline
 
 SUBMITTED: Final = ["kind", "graph", "start_ns", "end_ns", CALL_ROW, BEGIN_NS]
@@ -51,14 +55,15 @@ def launches_of(timeline: Timeline, operations: pd.DataFrame, window: Window) ->
     in_window = _submitted_in(calls, operations, window)
     submitting = _calls_of(in_window, calls)
     gaps = _Gaps.of(submitting)
+    threads = gaps.by_thread()
     return Launches(
         submissions=len(submitting),
         graph_launches=_graph_launches(calls, operations, window),
-        submission_gap=gaps.all_together(level),
+        submission_gap=gaps.all_together(level, threads),
         tklqt_ns=_tklqt_ns(in_window, level),
         phases=phases_of(in_window, calls, level),
         queue_depth=queue_depth_of(operations, window),
-        threads=gaps.by_thread(),
+        threads=threads,
         by_call=_by_call(submitting, ints(submitting, "end_ns") - ints(submitting, "start_ns")),
         blocking_calls=_blocking_calls(calls, window),
     )
@@ -70,29 +75,28 @@ def _touching(frame: pd.DataFrame, window: Window) -> Bools:
 
 def _submitted_in(calls: pd.DataFrame, operations: pd.DataFrame, window: Window) -> pd.DataFrame:
     """Operations with a known call, of all submissions of which any part lies in the window."""
-    row = ints(operations, CALL_ROW)
-    chosen = np.zeros(len(calls), dtype=np.bool_)
-    chosen[row[(row != NO_ROW) & _touching(operations, window)]] = True
-    chosen |= _touching(calls, window)
+    row = operations[CALL_ROW].to_numpy()
+    wanted = np.append(_touching(calls, window), False)
+    wanted[row[_touching(operations, window)]] = True
+    wanted[NO_ROW] = False
     # Copies of whole frames would double the memory of a long recording.
-    kept: pd.DataFrame = operations[SUBMITTED][(row != NO_ROW) & np.append(chosen, False)[row]]
-    return kept
+    return chosen(operations[SUBMITTED], wanted[row])
 
 
 def _calls_of(submitted: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
     """The calls that submitted the operations, each once."""
-    chosen = np.zeros(len(calls), dtype=np.bool_)
-    chosen[ints(submitted, CALL_ROW)] = True
-    kept: pd.DataFrame = calls if chosen.all() else calls[chosen]
-    return kept
+    wanted = np.zeros(len(calls), dtype=np.bool_)
+    wanted[submitted[CALL_ROW].to_numpy()] = True
+    return chosen(calls, wanted)
 
 
 def _graph_launches(calls: pd.DataFrame, operations: pd.DataFrame, window: Window) -> int:
     """Distinct launches, known by their nodes or by their call."""
-    nodes = operations[(ints(operations, "graph") != 0) & _touching(operations, window)]
+    key = ["process", "correlation"]
+    nodes = operations[key][(ints(operations, "graph") != 0) & _touching(operations, window)]
     names = [name for name in calls["name"].cat.categories if GRAPH_LAUNCH in name]
-    called = calls[calls["name"].isin(names) & (calls["status"] == 0) & _touching(calls, window)]
-    return len(np.union1d(*launch_keys(nodes, called)))
+    called = calls[key][calls["name"].isin(names) & (calls["status"] == 0) & _touching(calls, window)]
+    return len(pd.unique(np.concatenate(launch_keys(nodes, called))))
 
 
 def _no_calls(level: str) -> NotMeasured:
@@ -103,8 +107,9 @@ def _no_calls(level: str) -> NotMeasured:
 class _Gaps:
     """Submission calls in order of process, thread and start, and the gap after each but the last."""
 
-    threads: Int64
-    """Process and thread of each call, one row a call."""
+    calls: pd.DataFrame
+    order: Int64 | None
+    """Rows of ``calls`` in that order; None where they are."""
     gaps_ns: Int64
     same: Bools
     """Whether the gap lies between two calls of one thread."""
@@ -113,34 +118,37 @@ class _Gaps:
     def of(cls, submitting: pd.DataFrame) -> _Gaps:
         """From the end of one call to the start of the next one of its thread, at least 0."""
         starts, ends = ints(submitting, "start_ns"), ints(submitting, "end_ns")
-        threads = np.stack([ints(submitting, "process"), ints(submitting, "thread")], axis=1)
-        order = np.lexsort((starts, threads[:, 1], threads[:, 0]))
-        threads = threads[order]
-        gaps_ns = np.maximum(starts[order][1:] - ends[order][:-1], 0)
-        return cls(threads, gaps_ns, (threads[1:] == threads[:-1]).all(axis=1))
+        threads = group_codes(submitting, ("process", "thread"))
+        order = time_order(threads, starts)
+        if order is not None:
+            starts, ends, threads = starts[order], ends[order], threads[order]
+        gaps_ns = starts[1:] - ends[:-1]
+        np.maximum(gaps_ns, 0, out=gaps_ns)
+        return cls(submitting, order, gaps_ns, threads[1:] == threads[:-1])
 
-    def all_together(self, level: str) -> Distribution | NotMeasured:
-        """The gaps of all threads."""
-        if not len(self.threads):
+    def all_together(self, level: str, threads: Sequence[ThreadSubmissions]) -> Distribution | NotMeasured:
+        """The gaps of all ``threads``."""
+        if self.calls.empty:
             return _no_calls(level)
         if not self.same.any():
             return NotMeasured(reason="fewer than two submission calls on any thread")
-        return distribution(self.gaps_ns[self.same])
+        return threads[0].gap if len(threads) == 1 else distribution(self.gaps_ns[self.same])
 
     def by_thread(self) -> tuple[ThreadSubmissions, ...]:
         """One value a thread, the one with the most calls first."""
-        if not len(self.threads):
+        if self.calls.empty:
             return ()
-        borders = np.concatenate([[0], np.flatnonzero(~self.same) + 1, [len(self.threads)]])
+        borders = np.concatenate([[0], np.flatnonzero(~self.same) + 1, [len(self.calls)]])
         found = [self._one_thread(int(first), int(beyond)) for first, beyond in pairwise(borders)]
         return tuple(sorted(found, key=lambda thread: -thread.submissions))
 
     def _one_thread(self, first: int, beyond: int) -> ThreadSubmissions:
         gaps_ns = self.gaps_ns[first : beyond - 1]
         alone = NotMeasured(reason="the thread made one submission call")
+        row = first if self.order is None else int(self.order[first])
         return ThreadSubmissions(
-            process=int(self.threads[first, 0]),
-            thread=int(self.threads[first, 1]),
+            process=int(self.calls["process"].iloc[row]),
+            thread=int(self.calls["thread"].iloc[row]),
             submissions=beyond - first,
             gap=distribution(gaps_ns) if len(gaps_ns) else alone,
             histogram=histogram(gaps_ns) if len(gaps_ns) else alone,
@@ -150,13 +158,17 @@ class _Gaps:
 def _tklqt_ns(in_window: pd.DataFrame, level: str) -> Measured:
     if in_window.empty:
         return _no_calls(level)
-    waited = ints(in_window, "start_ns") - ints(in_window, BEGIN_NS)
+    starts, begins = ints(in_window, "start_ns"), ints(in_window, BEGIN_NS)
     in_graph = ints(in_window, "graph") != 0
-    kernels = waited[(in_window["kind"] == KERNEL).to_numpy() & ~in_graph]
-    return int(kernels.sum()) + _first_nodes_ns(ints(in_window, CALL_ROW)[in_graph], waited[in_graph])
+    kernels = (in_window["kind"] == KERNEL).to_numpy() & ~in_graph
+    waited_ns = sum(
+        int((starts[part] - begins[part])[kernels[part]].sum()) for part in blocks(len(in_window))
+    )
+    launch = in_window[CALL_ROW].to_numpy()[in_graph]
+    return waited_ns + _first_nodes_ns(launch, starts[in_graph] - begins[in_graph])
 
 
-def _first_nodes_ns(launch: Int64, waited: Int64) -> int:
+def _first_nodes_ns(launch: Codes, waited: Int64) -> int:
     """Operations come in order of start, so the first row of a launch is its first node."""
     _, first = np.unique(launch, return_index=True)
     return int(waited[first].sum())
@@ -172,14 +184,21 @@ def _blocking_calls(calls: pd.DataFrame, window: Window) -> tuple[CallSummary, .
 def _by_call(calls: pd.DataFrame, time_ns: Int64) -> tuple[CallSummary, ...]:
     """Calls by API function, and by site within each; most time first."""
     names, sites = calls["name"].cat.categories, calls["site"].cat.categories
-    place, pairs = pd.factorize(int64(calls["name"].cat.codes) * len(sites) + int64(calls["site"].cat.codes))
-    counts, totals_ns = np.bincount(place, minlength=len(pairs)), np.zeros(len(pairs), dtype=np.int64)
-    np.add.at(totals_ns, place, time_ns)
+    name_codes, site_codes = calls["name"].cat.codes.to_numpy(), calls["site"].cat.codes.to_numpy()
+    counts: Counter[int] = Counter()
+    totals_ns: Counter[int] = Counter()
+    for part in blocks(len(calls)):
+        place, pairs = pd.factorize(int64(name_codes[part]) * len(sites) + site_codes[part])
+        numbers, sums_ns = np.bincount(place), np.zeros(len(pairs), dtype=np.int64)
+        np.add.at(sums_ns, place, time_ns[part])
+        counts.update(dict(zip(pairs.tolist(), numbers.tolist(), strict=True)))
+        totals_ns.update(dict(zip(pairs.tolist(), sums_ns.tolist(), strict=True)))
     by_name: defaultdict[str, list[CallSite]] = defaultdict(list)
-    for pair, count, total_ns in zip(pairs.tolist(), counts.tolist(), totals_ns.tolist(), strict=True):
+    for pair, count in counts.items():
         name, site = divmod(pair, len(sites))
-        by_name[str(names[name])].append(CallSite(where=str(sites[site]), count=count, total_ns=total_ns))
-    summaries = [_summary(name, found) for name, found in by_name.items()]
+        found = CallSite(where=str(sites[site]), count=count, total_ns=totals_ns[pair])
+        by_name[str(names[name])].append(found)
+    summaries = [_summary(name, own) for name, own in by_name.items()]
     return tuple(sorted(summaries, key=lambda summary: (-summary.total_ns, summary.name)))
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from cudagraph_gate.diagnosis.causes import CAUSES, LONG_GAP_NS, CausedPieces
-from cudagraph_gate.diagnosis.gap_histogram import EDGES_NS, buckets_of, filled, histogram
+from cudagraph_gate.diagnosis.gap_histogram import EDGES_NS, buckets_of, histogram
 from cudagraph_gate.diagnosis.idle import IdleOfDevice
-from cudagraph_gate.diagnosis.intervals import LATEST, Bools, Int64, int64
+from cudagraph_gate.diagnosis.intervals import Int64, blocks, int64
 from cudagraph_gate.diagnosis.submission import ints
 from cudagraph_gate.model import (
     SUBMISSION_CAUSES,
@@ -92,7 +92,7 @@ def _limiter(parts: dict[Limiter, int], busy_share: float) -> Limiter:
 
 
 def _parts(summary: DeviceIdle, caused: CausedPieces, marked: pd.DataFrame) -> dict[Limiter, int]:
-    table = _by_gap(caused, int64(ints(marked, "start_ns")))
+    table = _by_gap(caused, summary.causes, int64(ints(marked, "start_ns")))
     waiting_ns = _waiting(table, summary.host_work)
     wasted = table[:, [CAUSES.index(cause) for cause in SUBMISSION_CAUSES]].sum(axis=1)
     total = dict(zip(CAUSES, table.sum(axis=0).tolist(), strict=True))
@@ -122,31 +122,35 @@ def _waiting(table: Int64, split: HostWork | NotMeasured) -> int:
     return split.waiting_ns - left_ns
 
 
-def _by_gap(caused: CausedPieces, request_starts: Int64) -> Int64:
-    """Idle ns by kind of gap (row) and cause (column)."""
-    pieces, lengths = caused.pieces, caused.interval_lengths_ns()
-    kind = np.where(lengths > LONG_GAP_NS, LONG, SHORT)
-    kind[(kind == SHORT) & _after_wait(caused, lengths, request_starts)] = AFTER_WAIT
-    cells = kind[pieces.owners] * len(CAUSES) + caused.causes
+def _by_gap(caused: CausedPieces, causes: dict[Cause, int], request_starts: Int64) -> Int64:
+    """Idle ns by kind of gap (row) and cause (column); ``causes`` are the sums of the columns."""
+    pieces, idle = caused.pieces, caused.idle
+    kind = np.full(len(idle), SHORT, dtype=np.int8)
+    kind[_after_wait(caused, request_starts)] = AFTER_WAIT
+    for part in blocks(len(idle)):
+        kind[part][idle.ends[part] - idle.starts[part] > LONG_GAP_NS] = LONG
     table = np.zeros(3 * len(CAUSES), dtype=np.int64)
-    np.add.at(table, cells, pieces.ends - pieces.starts)
-    return table.reshape(3, len(CAUSES))
+    # Nearly all gaps are short, so only the others are added up.
+    for part in blocks(len(pieces)):
+        rows = np.flatnonzero(kind[pieces.owners[part]] != SHORT) + part.start
+        cells = kind[pieces.owners[rows]] * len(CAUSES) + caused.causes[rows]
+        np.add.at(table, cells, pieces.ends[rows] - pieces.starts[rows])
+    found = table.reshape(3, len(CAUSES))
+    found[SHORT] = int64([causes[cause] for cause in CAUSES]) - found.sum(axis=0)
+    return found
 
 
-def _after_wait(caused: CausedPieces, lengths: Int64, request_starts: Int64) -> Bools:
-    """Whether the host was in a blocking call when the gap began, and the gap lies within one request.
+def _after_wait(caused: CausedPieces, request_starts: Int64) -> Int64:
+    """The gaps at whose start the host was in a blocking call, and that lie within one request.
 
     The wait that ends a request delays no submission: the next request was not there yet.
     """
-    pieces = caused.pieces
-    first = np.full(len(lengths), LATEST, dtype=np.int64)
-    np.minimum.at(first, pieces.owners, pieces.starts)
-    found = np.zeros(len(lengths), dtype=np.bool_)
-    waited = (caused.causes == CAUSES.index(Cause.SYNC)) & (pieces.starts == first[pieces.owners])
-    found[pieces.owners[waited]] = True
-    last = first + lengths
-    crossed = np.searchsorted(request_starts, last) > np.searchsorted(request_starts, first)
-    return np.asarray(found & ~crossed, dtype=np.bool_)
+    pieces, idle = caused.pieces, caused.idle
+    sync = np.flatnonzero(caused.causes == CAUSES.index(Cause.SYNC))
+    gaps = pieces.owners[sync]
+    gaps = gaps[pieces.starts[sync] == idle.starts[gaps]]
+    first = np.searchsorted(request_starts, idle.starts[gaps])
+    return int64(gaps[np.searchsorted(request_starts, idle.ends[gaps]) <= first])
 
 
 def idle_gaps_of(device: IdleOfDevice) -> IdleGaps | NotMeasured:
@@ -154,17 +158,17 @@ def idle_gaps_of(device: IdleOfDevice) -> IdleGaps | NotMeasured:
     if isinstance(device.summary.idle_ns, NotMeasured):
         return device.summary.idle_ns
     lengths = int64([]) if device.pieces is None else device.pieces.interval_lengths_ns()
-    lengths = lengths[lengths > 0]
     if not len(lengths):
         return NotMeasured(reason="the device was never idle in the window")
-    bucket = buckets_of(lengths)
-    idle_ns = np.zeros(len(EDGES_NS), dtype=np.int64)
-    np.add.at(idle_ns, bucket, lengths)
+    found, idle_ns = histogram(lengths), np.zeros(len(EDGES_NS), dtype=np.int64)
+    for part in blocks(len(lengths)):
+        np.add.at(idle_ns, buckets_of(lengths[part]), lengths[part])
+    first = EDGES_NS.index(found.lower_ns[0])
     return IdleGaps(
         count=len(lengths),
         median_ns=round(float(np.median(lengths))),
         longest_ns=int(np.max(lengths)),
         short_ns=int(lengths[lengths <= LONG_GAP_NS].sum()),
-        histogram=histogram(lengths),
-        idle_ns=tuple(idle_ns[filled(bucket)].tolist()),
+        histogram=found,
+        idle_ns=tuple(idle_ns[first : first + len(found.counts)].tolist()),
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from cudagraph_gate.diagnosis.intervals import Int64
+from cudagraph_gate.diagnosis.intervals import Codes, Int64, taken
 from cudagraph_gate.diagnosis.submission import CALL_ROW, NO_ROW, ints
 from cudagraph_gate.model import Distribution, LaunchPhases, NotMeasured
 from cudagraph_gate.stats import distribution
@@ -18,26 +18,30 @@ def phases_of(submitted: pd.DataFrame, calls: pd.DataFrame, level: str) -> Launc
     A launch that started several operations counts once, by the first to start: for a graph launch that is
     its first node. A light recording knows stamps, but neither the start nor the end of a call.
     """
-    rows = np.flatnonzero((submitted["kind"] == KERNEL).to_numpy() | (ints(submitted, "graph") != 0))
+    is_launch = (submitted["kind"] == KERNEL).to_numpy() | (ints(submitted, "graph") != 0)
+    rows = np.flatnonzero(is_launch).astype(np.int32)
     if not len(rows):
         return NotMeasured(reason=f"no launch call is recorded in the window (level {level})")
-    call, kernel = _first_of_call(ints(submitted, CALL_ROW)[rows], rows, len(calls))
-    starts, returned = ints(submitted, "start_ns")[kernel], ints(calls, "end_ns")[call]
-    queued = starts >= returned
+    call, kernel = _first_of_call(taken(submitted[CALL_ROW].to_numpy(), rows), rows, len(calls))
+    starts, returned = taken(ints(submitted, "start_ns"), kernel), taken(ints(calls, "end_ns"), call)
+    waited = starts - returned
+    waited = waited if (waited >= 0).all() else waited[waited >= 0]
     return LaunchPhases(
         launches=len(call),
-        api=distribution(returned - ints(calls, "start_ns")[call]),
-        queue=_queue((starts - returned)[queued]),
-        queued=int(queued.sum()),
-        kernel=distribution(ints(submitted, "end_ns")[kernel] - starts),
+        api=distribution(returned - taken(ints(calls, "start_ns"), call)),
+        queue=_queue(waited),
+        queued=len(waited),
+        kernel=distribution(taken(ints(submitted, "end_ns"), kernel) - starts),
     )
 
 
-def _first_of_call(call: Int64, rows: Int64, count: int) -> tuple[Int64, Int64]:
+def _first_of_call(call: Codes, rows: Codes, count: int) -> tuple[Codes, Codes]:
     """Each call once, with the first of its rows. Written from the last on, the first row is what stays."""
-    first = np.full(count, NO_ROW, dtype=np.int64)
+    if (call[1:] > call[:-1]).all():
+        return call, rows
+    first = np.full(count, NO_ROW, dtype=np.int32)
     first[call[::-1]] = rows[::-1]
-    called = np.flatnonzero(first != NO_ROW)
+    called = np.flatnonzero(first != NO_ROW).astype(np.int32)
     return called, first[called]
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from cudagraph_gate.diagnosis.intervals import Int64, Window, int64
+from cudagraph_gate.diagnosis.intervals import Int64, Window, blocks, int64, places_in
 from cudagraph_gate.diagnosis.submission import BEGIN_NS, ints, launch_keys, submission_known
 from cudagraph_gate.model import NotMeasured, QueueDepth
 
@@ -30,7 +30,10 @@ def queue_depth_of(operations: pd.DataFrame, window: Window) -> QueueDepth | Not
     begins, ends = _queued(operations)
     begins, ends = np.maximum(begins, window[0]), np.minimum(ends, window[1])
     inside = begins < ends
-    begins, ends = np.sort(begins[inside], kind="stable"), np.sort(ends[inside], kind="stable")
+    if not inside.all():
+        begins, ends = begins[inside], ends[inside]
+    begins.sort(kind="stable")
+    ends.sort(kind="stable")
     borders = [window[0] + (window[1] - window[0]) * part // PARTS for part in range(PARTS + 1)]
     areas = [
         waited - ended for waited, ended in zip(_areas(begins, borders), _areas(ends, borders), strict=True)
@@ -50,7 +53,9 @@ def queue_depth_of(operations: pd.DataFrame, window: Window) -> QueueDepth | Not
 def _queued(operations: pd.DataFrame) -> tuple[Int64, Int64]:
     """When each operation or graph launch was submitted and when it ended."""
     starts, ends = ints(operations, "start_ns"), ints(operations, "end_ns")
-    begins = np.where(submission_known(operations), np.minimum(ints(operations, BEGIN_NS), starts), starts)
+    known = submission_known(operations)
+    begins = np.minimum(ints(operations, BEGIN_NS), starts)
+    begins = begins if known.all() else np.where(known, begins, starts)
     in_graph = (ints(operations, "graph") != 0) & (ints(operations, "correlation") != 0)
     if not in_graph.any():
         return int64(begins), ends
@@ -82,13 +87,15 @@ def _maximum(begins: Int64, ends: Int64) -> int:
     """The depth is greatest at a begin; what ends at that moment has left the queue."""
     if not len(begins):
         return 0
-    begun = np.arange(1, len(begins) + 1, dtype=np.int64)
-    return int(np.max(begun - np.searchsorted(ends, begins, side="right")))
+    depth = np.arange(1, len(begins) + 1, dtype=np.int64)
+    depth -= places_in(ends, begins, "right")
+    return int(np.max(depth))
 
 
 def _empty_ns(begins: Int64, ends: Int64, window: Window) -> int:
     """The queue is empty between the k-th end and the next begin, wherever that begin comes later."""
     if not len(begins):
         return window[1] - window[0]
-    between = np.maximum(begins[1:] - ends[:-1], 0)
-    return int(begins[0]) - window[0] + int(between.sum()) + window[1] - int(ends[-1])
+    begun, ended = begins[1:], ends[:-1]
+    between = sum(int(np.maximum(begun[part] - ended[part], 0).sum()) for part in blocks(len(begun)))
+    return int(begins[0]) - window[0] + between + window[1] - int(ends[-1])

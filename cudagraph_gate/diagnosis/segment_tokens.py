@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-from cudagraph_gate.diagnosis.intervals import Bools, Int64, Window, int64
+from cudagraph_gate.diagnosis.intervals import Bools, Int64, Window, int64, taken
 from cudagraph_gate.diagnosis.segment_hashing import ALL_COLUMNS, UInt64, grouped, mixed, operation_hashes
 from cudagraph_gate.diagnosis.submission import (
     BEGIN_NS,
@@ -81,7 +79,7 @@ def lanes_of(
     chosen = (operations["process"].to_numpy() == process) & (operations["device"].to_numpy() == device)
     chosen &= touches(ints(operations, "start_ns"), ints(operations, "end_ns"), window)
     rows = int64(np.flatnonzero(chosen))
-    thread = _taken(ints(operations, SUBMITTER), rows)
+    thread = taken(ints(operations, SUBMITTER), rows)
     if len(rows) and (thread == thread[0]).all():
         yield _lane(timeline, operations, rows, (process, device, int(thread[0])))
         return
@@ -97,16 +95,16 @@ def token_hashes(operations: pd.DataFrame, lane: Lane) -> UInt64:
 
 
 def _lane(timeline: Timeline, operations: pd.DataFrame, rows: Int64, where: tuple[int, int, int]) -> Lane:
-    known = bool(_taken(submission_known(operations), rows).all())
+    known = bool(taken(submission_known(operations), rows).all())
     order = _order(operations, rows, known)
     rows = rows if order is None else rows[order]
-    correlation = _taken(ints(operations, "correlation"), rows)
+    correlation = taken(ints(operations, "correlation"), rows)
     first = int64(np.append(np.flatnonzero(_opens(correlation)), len(rows)))
     has_several = len(first) <= len(rows)
     head = rows[first[:-1]] if has_several else rows
-    begin = _taken(ints(operations, BEGIN_NS if known else "start_ns"), head)
-    ends = _taken(ints(operations, "end_ns"), rows)
-    call = _taken(ints(operations, CALL_ROW), head)
+    begin = taken(ints(operations, BEGIN_NS if known else "start_ns"), head)
+    ends = taken(ints(operations, "end_ns"), rows)
+    call = taken(ints(operations, CALL_ROW), head)
     return Lane(
         process=where[0],
         device=where[1],
@@ -123,12 +121,6 @@ def _lane(timeline: Timeline, operations: pd.DataFrame, rows: Int64, where: tupl
     )
 
 
-def _taken(values: npt.NDArray[Any], rows: Int64) -> npt.NDArray[Any]:
-    """``values[rows]``, without a copy where that is all of them in order."""
-    is_whole = len(rows) == len(values) and bool((rows[1:] > rows[:-1]).all())
-    return values if is_whole else values[rows]
-
-
 def _opens(correlation: Int64) -> Bools:
     """Whether each operation is the first of its token."""
     opens = np.ones(len(correlation), dtype=np.bool_)
@@ -141,9 +133,9 @@ def _order(operations: pd.DataFrame, rows: Int64, known: bool) -> Int64 | None:
 
     None where the rows are in that order.
     """
-    correlation = _taken(ints(operations, "correlation"), rows)
+    correlation = taken(ints(operations, "correlation"), rows)
     if known:
-        key = _taken(ints(operations, BEGIN_NS), rows)
+        key = taken(ints(operations, BEGIN_NS), rows)
     elif (correlation != 0).all():
         key = correlation
     else:
@@ -167,10 +159,10 @@ def _first_place(correlation: Int64) -> Int64:
 def _codes(operations: pd.DataFrame, rows: Int64, first: Int64) -> Int64:
     kind, name = operations["kind"].cat, operations["name"].cat
     names = len(name.categories) + 1
-    codes = _taken(kind.codes.to_numpy(), rows).astype(np.int64)
+    codes = taken(kind.codes.to_numpy(), rows).astype(np.int64)
     codes += 1
     codes *= names
-    codes += _taken(name.codes.to_numpy(), rows)
+    codes += taken(name.codes.to_numpy(), rows)
     codes += 1
     if len(first) > len(rows):
         return codes
@@ -182,7 +174,7 @@ def _codes(operations: pd.DataFrame, rows: Int64, first: Int64) -> Int64:
 
 
 def _is_graph(timeline: Timeline, operations: pd.DataFrame, head: Int64, call: Int64) -> Bools:
-    found = np.asarray(_taken(ints(operations, "graph"), head) != 0, dtype=np.bool_)
+    found = np.asarray(taken(ints(operations, "graph"), head) != 0, dtype=np.bool_)
     names = timeline.calls["name"].cat
     launches = np.array([GRAPH_LAUNCH in str(name) for name in names.categories] + [False], dtype=np.bool_)
     if launches.any():

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from cudagraph_gate.diagnosis.intervals import Bools, Codes, Int64, Window, int64, reach_before
+from cudagraph_gate.diagnosis.intervals import Bools, Codes, Int64, Window, blocks, int64, reach_before, taken
 from cudagraph_gate.timeline.families import call_order, constant, operation_order
 from cudagraph_gate.timeline.table import Timeline
 
@@ -29,6 +29,8 @@ GRAPH_LAUNCH: Final = "GraphLaunch"
 TABLE_SPAN: Final = 8
 """Calls are looked up in a table of correlations where it has at most so many places (of 4 bytes) a row.
 Recorders count correlations up, so it nearly always has, and a table is many times faster than a sort."""
+LOW: Final = 2**16
+"""Correlations that begin at so much or less are keys as they are: so many places of a table cost nothing."""
 LARGEST_KEY: Final = 2**62
 """Beyond it a key made of process and correlation would not fit 64 bits with its sign."""
 
@@ -62,11 +64,20 @@ def group_codes(frame: pd.DataFrame, names: Sequence[str]) -> Codes:
     for name in names:
         values = distinct(frame[name].to_numpy())
         if len(values) > 1:
-            found = np.searchsorted(values, ints(frame, name))
+            found = _places(values, frame[name].to_numpy())
             if codes.any():
-                found = pd.factorize(codes * np.int64(len(values)) + found, sort=True)[0]
-            codes = found.astype(np.int16 if len(values) < 2**15 and not codes.any() else np.int64)
+                pairs = codes * np.int64(len(values)) + found
+                found = np.asarray(pd.factorize(pairs, sort=True)[0], dtype=np.int64)
+            codes = found
     return codes
+
+
+def _places(values: Int64, column: npt.NDArray[Any]) -> Codes:
+    """The place of each value of a column in ``values``, which are in order and hold it."""
+    places: Codes = np.empty(len(column), dtype="int16" if len(values) < 2**15 else "int64")
+    for part in blocks(len(column)):
+        places[part] = np.searchsorted(values, column[part])
+    return places
 
 
 def operations_with_submission(timeline: Timeline) -> pd.DataFrame:
@@ -87,7 +98,7 @@ def operations_with_submission(timeline: Timeline) -> pd.DataFrame:
 def _submission(operations: pd.DataFrame, calls: pd.DataFrame, row: Codes) -> dict[str, npt.NDArray[Any]]:
     known = np.asarray(row != NO_ROW, dtype=np.bool_)
     if known.all() and len(known):
-        begin, finish = ints(calls, "start_ns")[row], ints(calls, "end_ns")[row]
+        begin, finish = taken(ints(calls, "start_ns"), row), taken(ints(calls, "end_ns"), row)
     else:
         queued, submitted = ints(operations, "queued_ns"), ints(operations, "submitted_ns")
         begin = _stamp(queued, submitted)
@@ -98,7 +109,7 @@ def _submission(operations: pd.DataFrame, calls: pd.DataFrame, row: Codes) -> di
     return {
         CALL_ROW: row,
         BEGIN_NS: begin,
-        FINISH_NS: np.maximum(begin, finish),
+        FINISH_NS: finish if (begin <= finish).all() else np.maximum(begin, finish),
         SUBMITTER: _submitters(calls, row, known),
     }
 
@@ -118,8 +129,11 @@ def _submitters(calls: pd.DataFrame, row: Codes, known: Bools) -> Int64:
 
 def submission_known(operations: pd.DataFrame) -> Bools:
     """Whether a submission call or a stamp tells when the operation was submitted."""
+    called: Bools = operations[CALL_ROW].to_numpy() != NO_ROW
+    if called.all():
+        return called
     stamped = (ints(operations, "queued_ns") != 0) | (ints(operations, "submitted_ns") != 0)
-    return np.asarray((ints(operations, CALL_ROW) != NO_ROW) | stamped, dtype=np.bool_)
+    return np.asarray(called | stamped, dtype=np.bool_)
 
 
 def launch_keys(*frames: pd.DataFrame) -> list[Int64]:
@@ -128,12 +142,17 @@ def launch_keys(*frames: pd.DataFrame) -> list[Int64]:
     if not filled:
         return [int64([]) for _ in frames]
     lowest = min(int(frame["correlation"].to_numpy().min()) for frame in filled)
+    lowest = 0 if 0 <= lowest <= LOW else lowest
     span = max(int(frame["correlation"].to_numpy().max()) for frame in filled) - lowest + 1
     processes = distinct(np.concatenate([distinct(frame["process"].to_numpy()) for frame in filled]))
     if len(processes) * span > LARGEST_KEY:
         names = np.unique(np.concatenate([ints(frame, "correlation") for frame in filled]))
         return [_key(frame, processes, len(names), _place(frame, "correlation", names)) for frame in frames]
-    return [_key(frame, processes, span, ints(frame, "correlation") - lowest) for frame in frames]
+    return [_key(frame, processes, span, _above(ints(frame, "correlation"), lowest)) for frame in frames]
+
+
+def _above(correlation: Int64, lowest: int) -> Int64:
+    return correlation - lowest if lowest else correlation
 
 
 def _key(frame: pd.DataFrame, processes: Int64, span: int, correlation: Int64) -> Int64:
@@ -146,9 +165,12 @@ def _place(frame: pd.DataFrame, name: str, values: Int64) -> Int64:
 
 def touches(starts: Int64, ends: Int64, window: Window) -> Bools:
     """Whether each interval shares time with the window; one of no length counts where it lies."""
-    long = (starts < ends) & (starts < window[1]) & (ends > window[0])
-    point = (starts == ends) & (starts >= window[0]) & (starts <= window[1])
-    return np.asarray(long | point, dtype=np.bool_)
+    found = np.empty(len(starts), dtype=np.bool_)
+    for part in blocks(len(starts)):
+        start, end = starts[part], ends[part]
+        long = (start < end) & (start < window[1]) & (end > window[0])
+        found[part] = long | ((start == end) & (start >= window[0]) & (start <= window[1]))
+    return found
 
 
 def outermost(calls: pd.DataFrame) -> pd.DataFrame:

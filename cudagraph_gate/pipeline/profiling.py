@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from cudagraph_gate.errors import CgateError, NoDeviceError, UsageError
+from cudagraph_gate.errors import CgateError, EvidenceError, NoDeviceError, UsageError
 from cudagraph_gate.evidence import TIMELINE_FILE, Run, create_run, missing
 from cudagraph_gate.model import NotMeasured
 from cudagraph_gate.pilot.jobs import Job, ProfileJob, Progress, ScriptJob
 from cudagraph_gate.pipeline.options import Options
-from cudagraph_gate.pipeline.workers import absolute, discard_if_empty, raise_failure, work
+from cudagraph_gate.pipeline.workers import absolute, discard_if_empty, raise_failure, refuse_trace, work
 from cudagraph_gate.workload import is_module_workload
 
 if TYPE_CHECKING:
@@ -36,11 +37,16 @@ def profile(workload: Path, arguments: tuple[str, ...], options: Options) -> Run
     Raises WorkloadError where it fails, NoDeviceError where nothing can be recorded; what was recorded
     until then stays in the run folder. Raises Interrupted where the user ended a script early.
     """
+    refuse_trace(workload)
     module = is_module_workload(workload)
     _refuse_misplaced(workload, arguments, options, module=module)
     run = create_run(str(workload), "module" if module else "script", options.device, root=options.root)
     job = _module_job(run, workload, options) if module else _script_job(run, workload, arguments, options)
-    result = work(job, run, "profile", workload, options)
+    try:
+        result = work(job, run, "profile", workload, options)
+    except KeyboardInterrupt:
+        discard_if_empty(run)
+        raise
     if isinstance(result.error, UsageError | NoDeviceError):
         discard_if_empty(run)
         raise _for_script(result.error) if isinstance(job, ScriptJob) else result.error
@@ -101,7 +107,10 @@ def _script_job(run: Run, script: Path, arguments: tuple[str, ...], options: Opt
 
 
 def _for_script(error: CgateError) -> CgateError:
-    hint = "install the NVIDIA driver; only a workload with build(shape) can run on the simulated device"
+    hint = (
+        "install the NVIDIA driver, or record it elsewhere by torch.profiler or Nsight Systems and read the "
+        "trace here: cgate profile --from FILE"
+    )
     return type(error)(error.what, where=error.where, hint=hint)
 
 
@@ -115,7 +124,11 @@ def import_trace(source: Path, options: Options) -> Run:
     from cudagraph_gate.timeline.table import save
 
     options.on_progress(Progress(text=f"reading {source.name}", done=0, total=3))
-    timeline = _with_requests(read_trace(source), options.range_name)
+    timeline = read_trace(source)
+    if timeline.operations.empty:
+        why = timeline.meta.problems[0] if timeline.meta.problems else "it holds no GPU operation"
+        raise EvidenceError(f"no GPU work to analyse: {why}", where=source.name)
+    timeline = _with_requests(timeline, options.range_name)
     run = create_run(str(source), "trace", "none", root=options.root)
     options.on_progress(Progress(text="writing the timeline", done=1, total=3))
     with run.replacing(TIMELINE_FILE) as path:
@@ -131,10 +144,11 @@ def _with_requests(timeline: Timeline, range_name: str) -> Timeline:
         return timeline
     marked = replace(timeline, meta=msgspec.structs.replace(timeline.meta, request_range=range_name))
     if marked.requests().empty:
-        common = timeline.ranges["name"].astype(str).value_counts().head(5).index
+        names = list(timeline.ranges["name"].cat.categories)
+        near = difflib.get_close_matches(range_name, names, n=3, cutoff=0.3) or names[:3]
         raise UsageError(
             f"the trace has no range called {range_name}",
-            hint=f"its commonest are {', '.join(common)}" if len(common) else "it has no ranges at all",
+            hint=f"it has {', '.join(near)}" if near else "it has no ranges at all",
         )
     return marked
 

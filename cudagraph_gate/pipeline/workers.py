@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from cudagraph_gate.errors import WorkloadError
+from cudagraph_gate.errors import UsageError, WorkloadError
 from cudagraph_gate.evidence import Run
 from cudagraph_gate.pilot.jobs import Job, ScriptJob
 from cudagraph_gate.pilot.worker import WorkerResult, run_worker
@@ -15,6 +15,7 @@ from cudagraph_gate.records import WorkerEnd
 from cudagraph_gate.workload import is_module_workload
 
 BUG_FILE: Final = "internal-error.txt"
+TRACE_SUFFIXES: Final = (".json", ".json.gz", ".sqlite", ".nsys-rep", ".qdrep")
 
 
 def work(job: Job, run: Run, stage: str, workload: Path, options: Options) -> WorkerResult:
@@ -59,8 +60,17 @@ def discard_if_empty(run: Run) -> None:
         shutil.rmtree(run.folder)
 
 
+def refuse_trace(workload: Path) -> None:
+    """Raise UsageError for a file that another recorder wrote and nobody can run."""
+    if workload.name.lower().endswith(TRACE_SUFFIXES):
+        raise UsageError(
+            f"{workload.name} is a trace, not a program", hint=f"to read it: cgate profile --from {workload}"
+        )
+
+
 def require_module(workload: Path) -> None:
-    """Raise WorkloadError for a file that can only be profiled as a script."""
+    """Raise WorkloadError for a file that can only be profiled as a script, UsageError for a trace."""
+    refuse_trace(workload)
     if not is_module_workload(workload):
         raise WorkloadError(
             "has no build(shape), so there is no step to try",

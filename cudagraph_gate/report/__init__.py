@@ -6,7 +6,7 @@ from rich.console import Console
 
 from cudagraph_gate.errors import UsageError
 from cudagraph_gate.gates import Evidence
-from cudagraph_gate.model import Verdict
+from cudagraph_gate.model import NotMeasured, Verdict
 from cudagraph_gate.report.console import print_fingerprint, print_trial, print_verdict
 from cudagraph_gate.report.console_diagnosis import print_diagnosis, print_hta
 from cudagraph_gate.report.console_pieces import line
@@ -47,6 +47,8 @@ def next_command(evidence: Evidence) -> str:
     found = evidence.diagnosis
     if found is None or not found.devices:
         return "cgate doctor says what this machine can record"
+    if any(isinstance(device.idle_ns, NotMeasured) for device in found.devices):
+        return "record again, so that nothing is missing; the problems above say what was"
     if not worth_trying(found):
         return "a graph is no candidate; to look closer: cgate report --perfetto timeline.json"
     if evidence.profile is not None:

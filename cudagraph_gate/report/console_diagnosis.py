@@ -52,6 +52,8 @@ def print_diagnosis(
     """
     simulated_line(console, diagnosis.simulated)
     line(console, diagnosis.conclusion, "bold")
+    if diagnosis.resolution_ns > 1:
+        line(console, f"times resolve {duration(diagnosis.resolution_ns)}: shorter differences mean nothing")
     for device in diagnosis.devices[:TOP_DEVICES]:
         _print_device(console, device)
     _print_other_devices(console, diagnosis.devices[TOP_DEVICES:])
@@ -159,7 +161,7 @@ def _print_ranges(console: Console, ranges: Sequence[RangeSummary]) -> None:
         add_row(table, name_cell(found.name), *row[1:])
     console.print(table)
     if len(ranges) > TOP_RANGES:
-        line(console, f"{len(ranges) - TOP_RANGES} more ranges are in diagnosis.json")
+        line(console, f"more ranges: {len(ranges) - TOP_RANGES}, in diagnosis.json")
 
 
 # --- submission and launches ------------------------------------------------------------------------

@@ -18,7 +18,7 @@ MAPPED_SEGMENTS: Final = 1
 TOP_NODES: Final = 40
 """Parts of a map shown; all are in diagnosis.json and in the DOT file."""
 
-SEGMENT_HEAD: Final = ("", "ops", "repeats", "of window", "recorded", "as a graph", "varies")
+SEGMENT_HEAD: Final = ("", "ops", "repeats", "of window", "recorded", "saves at most", "varies")
 _RESPECTS: Final = {
     "operation_count": "count",
     "order": "order",
@@ -42,7 +42,7 @@ def segment_rows(segments: Sequence[Segment]) -> list[tuple[str, ...]]:
             str(segment.repeats),
             percent(segment.coverage),
             duration(segment.wall.p50),
-            _replay(segment),
+            _at_most(segment),
             variation_text(segment),
         )
         for segment in segments
@@ -58,9 +58,11 @@ def _operations(segment: Segment) -> str:
     return str(segment.operations)
 
 
-def _replay(segment: Segment) -> str:
+def _at_most(segment: Segment) -> str:
     found = segment.prediction
-    return "–" if isinstance(found, NotMeasured) else duration(found.replay_ns)
+    if isinstance(found, NotMeasured) or isinstance(found.upper_bound_ns, NotMeasured):
+        return "–"
+    return duration(found.upper_bound_ns)
 
 
 def variation_text(segment: Segment) -> str:
@@ -93,8 +95,8 @@ def segment_notes(segments: Sequence[Segment]) -> list[str]:
         name = f"segment {segment.number}"
         calls = segment.prohibited_calls
         if segment.blocking_calls:
-            ended = ", ".join(call.name for call in segment.blocking_calls[:2])
-            notes.append(f"{name}: ends where the host waits ({ended})")
+            ended = ", ".join(f"{call.name} {call.count:,} x" for call in segment.blocking_calls[:2])
+            notes.append(f"{name}: the host waits at its end ({ended} for {segment.repeats:,} repeats)")
         notes += [f"{name}: {call.name} inside it ({call.count} x) can't be captured" for call in calls]
         piece = segment.stable_piece
         if not isinstance(piece, NotMeasured) and piece.operations < segment.operations:

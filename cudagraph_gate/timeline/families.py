@@ -28,6 +28,8 @@ FAMILY: Final = "family"
 
 def time_order(*keys: npt.NDArray[Any]) -> npt.NDArray[np.int64] | None:
     """The stable order of rows by the first key, ties by the next; None where they have it already."""
+    if rises(keys[0]):
+        return None
     tied = np.ones(max(len(keys[0]) - 1, 0), dtype=np.bool_)
     for key in keys:
         if (tied & (key[1:] < key[:-1])).any():
@@ -36,6 +38,11 @@ def time_order(*keys: npt.NDArray[Any]) -> npt.NDArray[np.int64] | None:
         if not tied.any():
             break
     return None
+
+
+def rises(values: npt.NDArray[Any]) -> bool:
+    """Whether each value is larger than the one before."""
+    return bool((values[1:] > values[:-1]).all())
 
 
 def operation_order(rows: pd.DataFrame) -> npt.NDArray[np.int64] | None:
@@ -57,9 +64,11 @@ def operation_order(rows: pd.DataFrame) -> npt.NDArray[np.int64] | None:
 
 def call_order(rows: pd.DataFrame) -> npt.NDArray[np.int64] | None:
     """Calls by start, of those that start together the outer one first; None where they have it already."""
-    starts, outer = rows["start_ns"].to_numpy(), -rows["end_ns"].to_numpy()
+    starts = rows["start_ns"].to_numpy()
+    if rises(starts):
+        return None
     others = (rows[name].to_numpy() for name in ("thread", "blocking"))
-    return time_order(starts, outer, *others, rows["name"].cat.codes.to_numpy())
+    return time_order(starts, -rows["end_ns"].to_numpy(), *others, rows["name"].cat.codes.to_numpy())
 
 
 def constant(value: Any, dtype: str, rows: int) -> npt.NDArray[Any]:

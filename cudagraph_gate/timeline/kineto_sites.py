@@ -48,6 +48,8 @@ def _innermost(starts: Ints, ends: Ints, rows: Ints, intervals: Rows) -> Ints:
     begins, finishes = intervals["start_ns"][rows], intervals["end_ns"][rows]
     ordered = np.sort(starts)
     holding = np.searchsorted(ordered, finishes, "right") > np.searchsorted(ordered, begins, "left")
+    # An interval without length encloses no call, and would count as ended before what begins with it.
+    holding &= finishes > begins
     rows, begins, finishes = rows[holding], begins[holding], finishes[holding]
     order = np.lexsort((-finishes, begins))
     rows, begins, finishes = rows[order], begins[order], finishes[order]

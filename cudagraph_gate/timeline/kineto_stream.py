@@ -23,8 +23,8 @@ from cudagraph_gate.errors import EvidenceError
 from cudagraph_gate.timeline.kineto_events import Event, decoder, event_of
 
 GZIP: Final = b"\x1f\x8b"
-RAW_BLOCK_BYTES: Final = 4 << 20
-"""Read at once from a plain file: some ten thousand events, whose objects still fit into a cache."""
+RAW_BLOCK_BYTES: Final = 1 << 20
+"""Read at once from a plain file: some thousand events, whose objects still fit into a core's own cache."""
 GZIP_BLOCK_BYTES: Final = 64 << 10
 """Read at once from a compressed file: traces grow 5 to 25 times, and at most 1000 times (64 MB)."""
 LARGEST_HEAD_BYTES: Final = 64 << 20

@@ -182,9 +182,9 @@ class Timeline:
         """The ranges that mark requests, in time order."""
         ranges, named = self.ranges, self.meta.request_range
         if named:
-            names = [
-                name for name in ranges["name"].cat.categories if name.rstrip(DIGITS) in (named, f"{named}#")
-            ]
+            plain = (named, f"{named}#")
+            categories = ranges["name"].cat.categories
+            names = [name for name in categories if name == named or name.rstrip(DIGITS) in plain]
             marked = ranges[ranges["name"].isin(names)]
         else:
             marked = ranges[(ranges["domain"] == REQUEST_DOMAIN) & (ranges["name"] == REQUEST_RANGE)]

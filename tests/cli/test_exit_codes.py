@@ -118,7 +118,7 @@ def test_the_evidence_of_another_machine_is_stale_and_12(tmp_path: Path):
         ("run model.py --policy none.toml", "none.toml: can't read the policy (No such file or directory)"),
         ("verdict --policy bad.toml", "bad.toml: unknown policy key 'min_gian'; did you mean min_gain?"),
         ("verdict --policy text.toml", "text.toml: not valid TOML:"),
-        ("report --html none/r.html", "none/r.html: can't write the report (No such file or directory)"),
+        ("report --html none/r.html", "none/r.html: its folder does not exist"),
         ("profile model.py -- --steps 20", "model.py defines build: it takes no arguments"),
         ("profile script.py --device simulated", "a script can't run on the simulated device"),
         ("profile script.py --shapes", "a script has no shapes"),
@@ -173,7 +173,8 @@ def test_no_gpu_where_one_is_needed_is_20(tmp_path: Path, arguments: str):
 def test_a_script_is_not_sent_to_the_simulated_device(tmp_path: Path):
     (tmp_path / "script.py").write_text("print()\n")
     complaint = cgate(tmp_path, "profile", "script.py").complaint
-    assert complaint.endswith("only a workload with build(shape) can run on the simulated device")
+    assert complaint.endswith("read the trace here: cgate profile --from FILE")
+    assert "simulated" not in complaint
 
 
 # --- 21 -------------------------------------------------------------------------------------------
@@ -328,10 +329,9 @@ def test_an_interrupt_is_130_with_one_line_and_leaves_no_worker(tmp_path: Path):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (130, "")
-    assert err == "cgate: interrupted; what was recorded until then is kept\n"
+    assert err == "cgate: interrupted; what was recorded until then, if anything, is kept\n"
     assert not is_running(worker)
-    assert (runs(tmp_path)[0] / "run.json").exists()
-    assert cgate(tmp_path, "verdict").code == 12
+    assert not runs(tmp_path), "nothing had been recorded"
 
 
 def wait_for_pid(path: Path) -> int:

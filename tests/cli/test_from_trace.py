@@ -128,14 +128,20 @@ BESIDE = (
     ("--trace-children",),
     ("--range", "no such range"),
     ("--definitions", "mine"),
+    ("--perfetto", "trace.json.gz"),
+    ("--perfetto", "same.json", "--dot", "same.json"),
+    ("--dot", "no/such/folder/map.dot"),
 )
 
 
 @pytest.mark.parametrize("more", BESIDE)
 def test_what_does_not_go_with_a_trace_is_refused(tmp_path: Path, more: tuple[str, ...]):
     write(tmp_path)
-    ended = cgate(tmp_path, "profile", "--from", trace(tmp_path).name, *more)
+    path = trace(tmp_path)
+    content = path.read_bytes()
+    ended = cgate(tmp_path, "profile", "--from", path.name, *more)
     assert _refused(ended, 2), ended
+    assert path.read_bytes() == content
 
 
 UNREADABLE: dict[str, bytes] = {
@@ -156,6 +162,29 @@ def test_what_is_no_trace_is_refused_and_leaves_no_run(tmp_path: Path, name: str
     ended = cgate(tmp_path, "profile", "--from", name)
     assert _refused(ended, 22), ended
     assert not runs(tmp_path)
+
+
+@pytest.mark.parametrize("command", ["profile", "pilot", "run"])
+def test_a_trace_without_its_option_is_told_how_to_be_read(tmp_path: Path, command: str):
+    ended = cgate(tmp_path, command, trace(tmp_path).name)
+    assert _refused(ended, 2), ended
+    assert "cgate profile --from trace.json.gz" in ended.complaint
+
+
+def test_a_trace_without_gpu_work_is_no_evidence(tmp_path: Path):
+    calls = [event for event in one_round(0) if event["cat"] != "kernel"]
+    (tmp_path / "cpu.json").write_text(json.dumps({"traceEvents": calls}))
+    assert _refused(cgate(tmp_path, "profile", "--from", "cpu.json"), 22)
+    assert not runs(tmp_path)
+
+
+def test_the_name_of_a_range_that_is_nearly_right_is_suggested(tmp_path: Path):
+    step = complete("aten::layer_norm", "cpu_op", 0, 350)
+    events = [event for number in range(ROUNDS) for event in one_round(number)]
+    (tmp_path / "named.json").write_text(json.dumps({"traceEvents": [*events, step]}))
+    ended = cgate(tmp_path, "profile", "--from", "named.json", "--range", "layer_norm")
+    assert _refused(ended, 2)
+    assert "aten::layer_norm" in ended.complaint
 
 
 def test_without_a_file_and_a_workload_it_says_what_to_name(tmp_path: Path):

@@ -7,9 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudagraph_gate.diagnosis.intervals import (
+    BLOCK,
     EARLIEST,
+    SEARCHED,
     Intervals,
     Pieces,
+    blocks,
     clip,
     complement,
     expand,
@@ -17,8 +20,10 @@ from cudagraph_gate.diagnosis.intervals import (
     int64,
     overlap_ns,
     pieces_of,
+    places_in,
     reach_before,
     split,
+    taken,
     union,
 )
 
@@ -120,6 +125,47 @@ def test_the_reach_before_a_row_is_the_latest_end_of_its_group(
         for row in range(len(some))
     ]
     assert found.tolist() == [max(ends, default=EARLIEST) for ends in earlier]
+
+
+def test_the_reach_goes_on_from_block_to_block() -> None:
+    groups = np.arange(BLOCK + 3) % 2
+    ends = np.zeros(BLOCK + 3, dtype=np.int64)
+    ends[:2] = 90, 70
+    found = reach_before(groups, ends)
+    assert found[:3].tolist() == [EARLIEST, EARLIEST, 90]
+    assert found[BLOCK:].tolist() == [90, 70, 90]
+
+
+def test_blocks_hold_each_row_once_and_lengths_add_up_over_them() -> None:
+    count = 2 * BLOCK + 1
+    assert [(part.start, part.stop) for part in blocks(count)] == [
+        (0, BLOCK),
+        (BLOCK, 2 * BLOCK),
+        (2 * BLOCK, count),
+    ]
+    starts = np.arange(count, dtype=np.int64) * 10
+    assert union(starts, starts + 3).length_ns == 3 * count
+
+
+@given(st.lists(moments, max_size=12), st.lists(moments, max_size=12))
+def test_places_in_order_are_those_of_a_search(values: list[int], wanted: list[int]) -> None:
+    ordered, some = int64(sorted(values)), int64(sorted(wanted))
+    assert places_in(ordered, some, "left").tolist() == np.searchsorted(ordered, some, "left").tolist()
+    assert places_in(ordered, some, "right").tolist() == np.searchsorted(ordered, some, "right").tolist()
+
+
+def test_places_are_found_part_by_part_among_equal_values_too() -> None:
+    ordered = int64(np.arange(3 * SEARCHED) // 5)
+    wanted = int64(np.sort(np.arange(2 * SEARCHED + 7) * 7 % SEARCHED))
+    assert (places_in(ordered, wanted, "left") == np.searchsorted(ordered, wanted, "left")).all()
+    assert (places_in(ordered, wanted, "right") == np.searchsorted(ordered, wanted, "right")).all()
+
+
+def test_all_rows_in_order_are_taken_without_a_copy() -> None:
+    values = int64([5, 6, 7])
+    assert taken(values, int64([0, 1, 2])) is values
+    assert taken(values, int64([2, 0, 1])).tolist() == [7, 5, 6]
+    assert taken(values, int64([0, 2])).tolist() == [5, 7]
 
 
 def test_intervals_that_need_no_cut_are_not_copied() -> None:

@@ -76,7 +76,7 @@ def test_ranges_are_shown_with_what_they_wait_for() -> None:
     text = printed(found("nvtx_threads"))
     assert "user ranges" in text
     assert "across" in text
-    assert "more ranges are in diagnosis.json" in text
+    assert "more ranges: 4, in diagnosis.json" in text
 
 
 # --- segments ----------------------------------------------------------------------------------------
@@ -88,7 +88,8 @@ def test_a_segment_is_a_row_and_what_ends_it_a_note() -> None:
     number, operations, repeats, *_, varies = segment_rows(segments)[0]
     assert (number, operations, repeats, varies) == ("1", "18", "12", "count 8.3 %")
     notes = segment_notes(segments)
-    assert "segment 1: ends where the host waits (cudaStreamSynchronize, cuCtxSynchronize)" in notes
+    waits = "cudaStreamSynchronize 12 x, cuCtxSynchronize 1 x"
+    assert f"segment 1: the host waits at its end ({waits} for 12 repeats)" in notes
     assert "segment 1: cudaMalloc inside it (5 x) can't be captured" in notes
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cudagraph_gate.timeline.kineto_events import Arguments, Event
 from cudagraph_gate.timeline.kineto_rows import (
+    BAD_NUMBER,
     CALLS,
     CPU_OPS,
     KERNELS,
@@ -64,6 +65,32 @@ def test_lists_of_events_become_one_table() -> None:
     assert table["end_ns"].tolist() == [3000, 7000]
     assert (table["device"].tolist(), table["stream"].tolist()) == ([1, 1], [3, 3])
     assert columns.table(CALLS) == {}
+
+
+def kernels(*arguments: Arguments | None, tid: int | str = 5) -> Columns:
+    columns = Columns()
+    columns.add(
+        [Event(ph="X", cat="kernel", name="k", pid=2, tid=tid, ts=1, dur=1, args=each) for each in arguments]
+    )
+    return columns
+
+
+def test_one_odd_value_leaves_the_rest_of_its_column_as_it_is() -> None:
+    columns = kernels(Arguments(correlation=2**62), Arguments(correlation="8"), Arguments(correlation=2**64))
+    assert columns.table(KERNELS)["correlation"].tolist() == [2**62, 8, 0]
+    assert dict(columns.lost) == {(KERNELS, BAD_NUMBER): 1}
+
+
+def test_device_and_stream_are_the_places_only_where_a_row_has_none() -> None:
+    table = kernels(Arguments(device=0, stream="7"), None, tid="stream 9").table(KERNELS)
+    assert (table["device"].tolist(), table["stream"].tolist()) == ([0, 2], [7, 9])
+
+
+def test_a_shape_beyond_64_bits_counts_as_none() -> None:
+    columns = kernels(Arguments(device=0, stream=0, grid=(2, 2**70, 3)), Arguments(device=0, stream=0))
+    table = columns.table(KERNELS)
+    assert [table[f"grid_{side}"].tolist() for side in "xyz"] == [[2, 0], [0, 0], [3, 0]]
+    assert dict(columns.lost) == {(KERNELS, BAD_NUMBER): 1}
 
 
 def test_names_share_their_codes_over_tables() -> None:

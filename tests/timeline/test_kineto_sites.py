@@ -46,6 +46,11 @@ def test_other_threads_enclose_nothing() -> None:
     assert innermost_around(rows([(2, 3)], [1]), rows([(0, 9)], [2])).tolist() == [NOWHERE]
 
 
+def test_an_interval_without_length_hides_none_around_the_call() -> None:
+    found = innermost_around(rows([(3, 8)]), rows([(0, 9), (1, 8), (3, 3), (3, 7)]))
+    assert found.tolist() == [1]
+
+
 def test_each_call_is_looked_up_on_its_own_thread() -> None:
     found = innermost_around(rows([(2, 3), (2, 3)], [2, 1]), rows([(0, 9), (1, 8)], [1, 2]))
     assert found.tolist() == [1, 0]

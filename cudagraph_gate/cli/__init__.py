@@ -11,6 +11,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 import typer
 
 from cudagraph_gate import __version__
+from cudagraph_gate.cli.options import (
+    Definitions,
+    Device,
+    DotFile,
+    Json,
+    Limit,
+    PerfettoFile,
+    PolicyFile,
+    RangeName,
+    RunFolder,
+    Shapes,
+    TraceFile,
+    Workload,
+)
 from cudagraph_gate.errors import CgateError, ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -32,42 +46,6 @@ app = typer.Typer(
     epilog="Exit codes: 0 GO, 10 NO-GO, 11 CONDITIONAL, 12 INCONCLUSIVE, 2 usage, 20 no device, "
     "21 the workload failed, 22 unreadable evidence, 130 interrupted, 1 a bug.",
 )
-
-Workload = Annotated[Path, typer.Argument(help="Python module with build(shape) and inputs(shape, seed).")]
-Device = Annotated[str, typer.Option(help="auto (the GPU if there is one), cuda or simulated.")]
-Shapes = Annotated[
-    str | None,
-    typer.Option(
-        metavar="[LIST]",
-        help="Bare: every declared shape. Or names and new shapes: b1,b8=8x128; or a CSV of arrivals.",
-    ),
-]
-RunFolder = Annotated[Path | None, typer.Option("--run", help="Run folder; the newest by default.")]
-PolicyFile = Annotated[Path | None, typer.Option(help="TOML file with the limits, as in \\[tool.cgate].")]
-Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
-TraceFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--from",
-        metavar="FILE",
-        help="Read a torch.profiler JSON, an Nsight Systems SQLite file, or a folder with the JSON files of "
-        "several ranks. Needs no GPU.",
-    ),
-]
-RangeName = Annotated[
-    str,
-    typer.Option("--range", metavar="NAME", help="NVTX range that is one request (also numbered: NAME#12)."),
-]
-Definitions = Annotated[
-    str, typer.Option(help="cgate, or hta: idle as HolisticTraceAnalysis divides it, too.")
-]
-PerfettoFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write the timeline for ui.perfetto.dev.")
-]
-DotFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write the best segment's map for Graphviz.")
-]
-Limit = Annotated[float, typer.Option(min=1, help="Seconds without progress after which a worker is killed.")]
 
 
 def _print_version(asked: bool) -> None:
@@ -133,6 +111,9 @@ def profile(
     from cudagraph_gate import pipeline
     from cudagraph_gate.report import terminal
 
+    _check_outputs(source, perfetto, dot)
+    if definitions not in ("cgate", "hta"):
+        raise UsageError(f"--definitions {definitions} is unknown", hint="use cgate or hta")
     extent = {"duration_s": duration, "iterations": iterations, "trace_children": trace_children}
     interrupted = None
     with terminal.progress() as report:
@@ -180,12 +161,23 @@ def _refuse_beside_trace(workload: Path | None, options: Options) -> None:
             raise UsageError(f"--from reads a finished trace: {name} does not go with it")
 
 
+def _check_outputs(source: Path | None, *outputs: Path | None) -> None:
+    """Raise UsageError, before anything is measured, for files that can't be written or must not be."""
+    taken = [] if source is None else [source.resolve()]
+    for path in outputs:
+        if path is None:
+            continue
+        if path.resolve() in taken:
+            raise UsageError("would be overwritten", where=str(path), hint="name another file")
+        if not path.resolve().parent.is_dir():
+            raise UsageError("its folder does not exist", where=str(path), hint="make it, or name another")
+        taken.append(path.resolve())
+
+
 def _show_profile(run: Run, definitions: str, as_json: bool) -> None:
     from cudagraph_gate import pipeline
     from cudagraph_gate.report import machine, print_evidence, print_hta, print_next_command, terminal
 
-    if definitions not in ("cgate", "hta"):
-        raise UsageError(f"--definitions {definitions} is unknown", hint="use cgate or hta")
     evidence = pipeline.collect_evidence(run)
     hta = pipeline.hta_view(run) if definitions == "hta" else None
     if as_json:
@@ -236,7 +228,7 @@ def pilot(
     else:
         with terminal.result() as console:
             print_trial(console, evidence)
-    terminal.say(f"evidence: {chosen.folder}")
+    terminal.say(f"evidence: {chosen.folder}; next: cgate verdict")
 
 
 @app.command(epilog="Examples: cgate verdict; cgate verdict --json --run .cgate/runs/NAME")
@@ -261,6 +253,7 @@ def report(
     from cudagraph_gate import pipeline
     from cudagraph_gate.report import print_evidence, print_verdict, terminal, write_page
 
+    _check_outputs(None, html, perfetto, dot)
     chosen, judged = _judge(run, policy)
     found = pipeline.collect_evidence(chosen)
     if html is not None:
@@ -271,7 +264,8 @@ def report(
         return
     with terminal.result() as console:
         print_evidence(console, found, details=True)
-        print_verdict(console, judged)
+        if chosen.info().mode == "module":
+            print_verdict(console, judged)
 
 
 @app.command(epilog="Examples: cgate run workload.py; cgate run workload.py --shapes --json")
@@ -372,7 +366,7 @@ def main() -> None:
             sys.exit(ExitCode.USAGE)
         _fail(f"{complaint()} (cgate --help shows how)", ExitCode.USAGE)
     if code == ExitCode.INTERRUPTED:
-        _fail("interrupted; what was recorded until then is kept", ExitCode.INTERRUPTED)
+        _fail("interrupted; what was recorded until then, if anything, is kept", ExitCode.INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
 
 

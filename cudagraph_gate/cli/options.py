@@ -1,0 +1,44 @@
+"""Arguments and options that several commands take, with their help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Workload = Annotated[Path, typer.Argument(help="Python module with build(shape) and inputs(shape, seed).")]
+Device = Annotated[str, typer.Option(help="auto (the GPU if there is one), cuda or simulated.")]
+Shapes = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[LIST]",
+        help="Bare: every declared shape. Or names and new shapes: b1,b8=8x128; or a CSV of arrivals.",
+    ),
+]
+RunFolder = Annotated[Path | None, typer.Option("--run", help="Run folder; the newest by default.")]
+PolicyFile = Annotated[Path | None, typer.Option(help="TOML file with the limits, as in \\[tool.cgate].")]
+Json = Annotated[bool, typer.Option("--json", help="JSON on standard output.")]
+TraceFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="FILE",
+        help="Read a torch.profiler JSON, an Nsight Systems SQLite file, or a folder with the JSON files of "
+        "several ranks. Needs no GPU.",
+    ),
+]
+RangeName = Annotated[
+    str,
+    typer.Option("--range", metavar="NAME", help="NVTX range that is one request (also numbered: NAME#12)."),
+]
+Definitions = Annotated[
+    str, typer.Option(help="cgate, or hta: idle as HolisticTraceAnalysis divides it, too.")
+]
+PerfettoFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write the timeline for ui.perfetto.dev.")
+]
+DotFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write the best segment's map for Graphviz.")
+]
+Limit = Annotated[float, typer.Option(min=1, help="Seconds without progress after which a worker is killed.")]
