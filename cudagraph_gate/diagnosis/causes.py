@@ -29,10 +29,6 @@ from cudagraph_gate.model import Cause
 CAUSES: Final = tuple(Cause)
 """Every cause; its position here is its code in arrays."""
 
-LONG_GAP_NS: Final = 1_000_000
-"""Longer gaps are no matter of launching one operation: the slowest frameworks take 0.1 ms for it, and a few
-times that under a recorder. In a longer gap the host did something else, or nobody did anything."""
-
 Cut = tuple[Pieces, Cause]
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cudagraph_gate.diagnosis.causes import LONG_GAP_NS
-from cudagraph_gate.diagnosis.limiter import FULLY_BUSY_SHARE, Limits, busiest
+from cudagraph_gate.diagnosis.limiter import FEWEST_OPERATIONS, FULLY_BUSY_SHARE, Limits
 from cudagraph_gate.model import (
     Cause,
     DeviceIdle,
@@ -37,35 +36,36 @@ WHAT_TOOK_THE_TIME: Final = {
     Limiter.SYNC: "the host waited for the GPU, or submitted only after such a wait",
     Limiter.DEPENDENCY: "the next operation waited for another stream, an event or a graph node",
     Limiter.PROFILER: "the recorder itself took the time",
-    Limiter.UNKNOWN: "no cause is known",
+    Limiter.UNKNOWN: "what delayed the next operation is not known",
 }
 
 
 def conclude(found: Diagnosis, limits: Limits | None) -> str:
-    """The sentence. It speaks of the busiest device; ``limits`` are that device's, None where there is none.
+    """The sentence. It speaks of the device that ``limits`` are of; they are None where there is none.
 
     A graph is spoken of as a gain only where submission is the limiter.
     """
     if not found.devices or limits is None:
         return NOTHING_RECORDED
-    device = found.devices[busiest(found.devices)]
+    device = found.devices[limits.place]
+    gpu = "The GPU" if len(found.devices) == 1 else f"Device {device.device} of process {device.process}"
     if isinstance(device.idle_ns, NotMeasured):
         return f"Idle time can't be measured: {device.idle_ns.reason}."
+    if device.operations < FEWEST_OPERATIONS:
+        return f"{gpu} ran a single operation: too little to judge."
+    busy = f"{gpu} is busy {_percent(limits.busy_share)}"
     if limits.limiter is Limiter.GPU:
-        return f"The GPU is busy {_percent(limits.busy_share)}: a graph has nothing to give back."
+        return f"{busy}: a graph has nothing to give back."
     if limits.limiter is not Limiter.SUBMISSION:
-        return _something_else(found, device, limits)
-    said = _submission(found, limits)
+        return busy + _something_else(found, device, limits)
+    said = busy + _submission(found, limits)
     if isinstance(found.prediction, Prediction):
         return _predicted(said, found.prediction) + _not_captured(found.requests)
-    return f"{said}{_besides(limits)}; {_without_times(found)}."
+    return f"{said}{_besides(limits)}; {_without_times(found, device)}."
 
 
 def _something_else(found: Diagnosis, device: DeviceIdle, limits: Limits) -> str:
-    said = (
-        f"The GPU is busy {_percent(limits.busy_share)} of {_whole(limits)}; "
-        f"for {_percent(limits.share)} of it {WHAT_TOOK_THE_TIME[limits.limiter]}"
-    )
+    said = f" of {_whole(limits)}; for {_percent(limits.share)} of it {WHAT_TOOK_THE_TIME[limits.limiter]}"
     details = [_waits(found.launches)] if limits.limiter is Limiter.SYNC else [_holes(device)]
     if limits.limiter in (Limiter.HOST_WORK, Limiter.HOST_WAIT):
         details += [_where(found, device), _slow_call(device)]
@@ -89,7 +89,7 @@ def _holes(device: DeviceIdle) -> str:
     if gaps.longest_ns >= HOLE_SHARE * idle_ns:
         what, held_ns = f"one hole of {_text(gaps.longest_ns)} holds", gaps.longest_ns
     elif long_ns >= HOLE_SHARE * idle_ns:
-        what, held_ns = f"gaps longer than {_text(LONG_GAP_NS)} hold", long_ns
+        what, held_ns = f"gaps longer than {_text(gaps.long_ns)} hold", long_ns
     else:
         return ""
     return f"{what} {_percent(held_ns / idle_ns)} of the idle time"
@@ -120,10 +120,7 @@ def _submission(found: Diagnosis, limits: Limits) -> str:
     if limits.requests_only and isinstance(requests, Requests):
         idle_ns = requests.submission_idle_ns
         share = share if isinstance(idle_ns, NotMeasured) else idle_ns / max(requests.wall.p50, 1)
-    return (
-        f"The GPU is busy {_percent(limits.busy_share)} of {_whole(limits)} "
-        f"and idle for submission {_percent(share)} of it"
-    )
+    return f" of {_whole(limits)} and idle for submission {_percent(share)} of it"
 
 
 def _besides(limits: Limits) -> str:
@@ -139,33 +136,49 @@ def _whole(limits: Limits) -> str:
     return "each request" if limits.requests_only else "the window"
 
 
-def _without_times(found: Diagnosis) -> str:
+def _without_times(found: Diagnosis, device: DeviceIdle) -> str:
     """What the segment with the most to gain could give back, where requests were not timed."""
     if isinstance(found.segments, NotMeasured):
         return f"no gain is predicted: {found.segments.reason}"
-    best = _best_segment(found.segments)
+    best = _best_segment(found.segments, device)
     if best is None:
         return f"no sequence of operations repeats, so {NO_CANDIDATE}"
     segment, upper_ns = best
-    what = f"a graph of {segment.operations} operations that repeat {segment.repeats:,} times"
+    what = f"a graph of {_operations(segment)} that repeat {segment.repeats:,} times"
     if isinstance(upper_ns, NotMeasured):
         return f"what {what} could give back is not known: {upper_ns.reason}"
-    share = _share_of_window(found, segment, upper_ns)
+    share = _share_of_window(segment, upper_ns, device)
     if share < WORTH_SHARE:
         return f"{what} could give back no more than {_percent(share)}: {NO_CANDIDATE}"
-    return f"{what} could give back at most {_text(upper_ns)} of {_text(segment.wall.p50)} each time"
+    each = f"{what} could give back at most {_text(upper_ns)} of {_text(segment.wall.p50)} each time"
+    return each + _prohibited(segment)
 
 
-def _best_segment(segments: tuple[Segment, ...]) -> tuple[Segment, Measured] | None:
-    """The first segment that is predicted, and its upper bound."""
+def _operations(segment: Segment) -> str:
+    said = f"{segment.operations:,} operations"
+    if segment.unit_operations < segment.operations:
+        times = segment.operations // segment.unit_operations
+        said += f" ({times:,} times the same {segment.unit_operations})"
+    return said
+
+
+def _prohibited(segment: Segment) -> str:
+    """Calls that capture refuses in most repeats; a few of the first ones only warm up."""
+    calls = [call.name for call in segment.prohibited_calls if 2 * call.count >= segment.repeats]
+    return f"; but {', '.join(calls)} inside it can't be captured" if calls else ""
+
+
+def _best_segment(segments: tuple[Segment, ...], device: DeviceIdle) -> tuple[Segment, Measured] | None:
+    """The device's first segment that is predicted, and its upper bound."""
     for segment in segments:
-        if isinstance(segment.prediction, ReplayPrediction):
+        own = (segment.process, segment.device) == (device.process, device.device)
+        if own and isinstance(segment.prediction, ReplayPrediction):
             return segment, segment.prediction.upper_bound_ns
     return None
 
 
-def _share_of_window(found: Diagnosis, segment: Segment, upper_ns: int) -> float:
-    return upper_ns * segment.repeats / max(found.devices[busiest(found.devices)].window_ns, 1)
+def _share_of_window(segment: Segment, upper_ns: int, device: DeviceIdle) -> float:
+    return upper_ns * segment.repeats / max(device.window_ns, 1)
 
 
 def worth_trying(found: Diagnosis) -> bool:
@@ -173,14 +186,15 @@ def worth_trying(found: Diagnosis) -> bool:
     if found.limiter is not Limiter.SUBMISSION:
         return False
     if isinstance(found.prediction, Prediction):
-        return found.prediction.gain > 0
-    best = None if isinstance(found.segments, NotMeasured) else _best_segment(found.segments)
-    if best is None:
+        return found.prediction.gain >= WORTH_SHARE
+    if isinstance(found.segments, NotMeasured):
         return False
-    segment, upper_ns = best
-    if isinstance(upper_ns, NotMeasured):
-        return False
-    return _share_of_window(found, segment, upper_ns) >= WORTH_SHARE
+    shares = []
+    for device in found.devices:
+        segment, upper_ns = _best_segment(found.segments, device) or (None, 0)
+        if segment is not None and not isinstance(upper_ns, NotMeasured):
+            shares.append(_share_of_window(segment, upper_ns, device))
+    return max(shares, default=0.0) >= WORTH_SHARE
 
 
 def _predicted(submission: str, prediction: Prediction) -> str:
@@ -195,7 +209,16 @@ def _predicted(submission: str, prediction: Prediction) -> str:
             f"submission wastes ({_text(upper_ns)}): a graph is predicted to be slower, {change}."
         )
     verb = "cut" if prediction.gain > 0 else "lengthen"
-    return f"{submission}; a graph is predicted to {verb} a request {change}."
+    allowed = _contradiction(prediction)
+    return f"{submission}; a graph is predicted to {verb} a request {change}{allowed}."
+
+
+def _contradiction(prediction: Prediction) -> str:
+    """Said where more is predicted than the recording shows to be lost."""
+    upper_ns, saved_ns = prediction.upper_bound_ns, prediction.normal_ns - prediction.request_ns
+    if isinstance(upper_ns, NotMeasured) or saved_ns <= (1 + WORTH_SHARE) * upper_ns:
+        return ""
+    return f", though submission wastes only {_text(upper_ns)} of it"
 
 
 def _not_captured(requests: Requests | NotMeasured) -> str:
@@ -210,4 +233,6 @@ def _percent(share: float) -> str:
 
 
 def _text(duration_ns: int) -> str:
+    if duration_ns >= 10_000_000_000:
+        return f"{duration_ns / 1e9:.1f} s"
     return f"{duration_ns / 1e6:.2f} ms" if duration_ns >= 100_000 else f"{duration_ns / 1e3:.1f} µs"

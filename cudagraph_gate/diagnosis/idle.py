@@ -105,7 +105,7 @@ def why_not_measurable(timeline: Timeline, process: int) -> NotMeasured | None:
     """The reason why idle of a process can't be measured, if there is one."""
     dropped = timeline.meta.dropped_records
     if dropped > 0:
-        return NotMeasured(reason=f"the recorder dropped {dropped} records: idle may be unrecorded work")
+        return NotMeasured(reason=f"{dropped} records are missing, and what looks idle may be their work")
     missing = _graph_launches_without_operation(timeline, process)
     if missing:
         return NotMeasured(reason=f"{missing} graph launches have no recorded node: idle may be their work")

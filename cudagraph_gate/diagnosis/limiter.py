@@ -9,8 +9,9 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from cudagraph_gate.diagnosis.causes import CAUSES, LONG_GAP_NS, CausedPieces
+from cudagraph_gate.diagnosis.causes import CAUSES, CausedPieces
 from cudagraph_gate.diagnosis.gap_histogram import EDGES_NS, buckets_of, histogram
+from cudagraph_gate.diagnosis.gaps import late_starts, longest_launch_gap_ns
 from cudagraph_gate.diagnosis.idle import IdleOfDevice
 from cudagraph_gate.diagnosis.intervals import Int64, blocks, int64
 from cudagraph_gate.diagnosis.submission import ints
@@ -27,6 +28,8 @@ from cudagraph_gate.model import (
 
 FULLY_BUSY_SHARE: Final = 0.95
 """From this busy share on, what is left is within the run-to-run noise of GPU-bound workloads (about 5 %)."""
+FEWEST_OPERATIONS: Final = 2
+"""One operation alone has nothing before or after it to tell what the device waits for."""
 SHORT: Final = 0
 AFTER_WAIT: Final = 1
 LONG: Final = 2
@@ -45,7 +48,9 @@ class Limits:
     """The time that ``busy_share`` and the parts are parts of."""
     busy_share: float
     requests_only: bool
-    """Time outside requests is left out: cgate itself made the requests, one after another."""
+    """Time outside requests is left out."""
+    place: int = 0
+    """Of the device in the diagnosis."""
 
     @property
     def share(self) -> float:
@@ -53,9 +58,15 @@ class Limits:
         return self.parts_ns.get(self.limiter, 0) / max(self.whole_ns, 1)
 
 
-def busiest(devices: Sequence[DeviceIdle]) -> int:
-    """Index of the device that every summary speaks of. Raises ValueError for none."""
-    return max(range(len(devices)), key=lambda index: devices[index].busy_ns)
+def most_telling(found: Sequence[Limits], devices: Sequence[DeviceIdle]) -> Limits:
+    """Of several devices the one that a summary speaks of. Raises ValueError for none.
+
+    That with the most submission idle where submission is the limiter, else the busiest.
+    """
+    launch_bound = [one for one in found if one.limiter is Limiter.SUBMISSION]
+    if launch_bound:
+        return max(launch_bound, key=lambda one: one.parts_ns[Limiter.SUBMISSION])
+    return max(found, key=lambda one: devices[one.place].busy_ns)
 
 
 def limits_of(
@@ -64,6 +75,7 @@ def limits_of(
     requests: Requests | NotMeasured,
     *,
     requests_only: bool,
+    place: int = 0,
 ) -> Limits:
     """Judge one device. ``marked`` are the ranges that mark requests (``Timeline.requests``)."""
     summary, caused = device.summary, device.pieces
@@ -74,11 +86,12 @@ def limits_of(
         whole_ns -= parts.pop(Limiter.NO_REQUEST, 0)
         busy_share = requests.busy_ns / max(requests.wall.p50, 1)
     return Limits(
-        limiter=_limiter(parts, busy_share),
+        limiter=_limiter(parts, busy_share) if summary.operations >= FEWEST_OPERATIONS else Limiter.UNKNOWN,
         parts_ns=parts,
         whole_ns=whole_ns,
         busy_share=busy_share,
         requests_only=requests_only,
+        place=place,
     )
 
 
@@ -96,17 +109,15 @@ def _parts(summary: DeviceIdle, caused: CausedPieces, marked: pd.DataFrame) -> d
     waiting_ns = _waiting(table, summary.host_work)
     wasted = table[:, [CAUSES.index(cause) for cause in SUBMISSION_CAUSES]].sum(axis=1)
     total = dict(zip(CAUSES, table.sum(axis=0).tolist(), strict=True))
-    # Submitted, its stream ready, and yet it starts a millisecond later: nobody knows why.
-    late_ns = int(table[LONG, CAUSES.index(Cause.LAUNCH_LATENCY)])
     return {
         Limiter.SUBMISSION: int(wasted[SHORT]),
         Limiter.NO_REQUEST: total[Cause.NO_REQUEST],
         Limiter.HOST_WAIT: waiting_ns,
-        Limiter.HOST_WORK: int(wasted[LONG]) - late_ns,
+        Limiter.HOST_WORK: int(wasted[LONG]),
         Limiter.SYNC: total[Cause.SYNC] + int(wasted[AFTER_WAIT]),
         Limiter.DEPENDENCY: total[Cause.DEPENDENCY] + total[Cause.GRAPH_GAP],
         Limiter.PROFILER: total[Cause.PROFILER],
-        Limiter.UNKNOWN: total[Cause.UNKNOWN] + total[Cause.RAMP] + late_ns,
+        Limiter.UNKNOWN: total[Cause.UNKNOWN] + total[Cause.RAMP],
     }
 
 
@@ -123,12 +134,16 @@ def _waiting(table: Int64, split: HostWork | NotMeasured) -> int:
 
 
 def _by_gap(caused: CausedPieces, causes: dict[Cause, int], request_starts: Int64) -> Int64:
-    """Idle ns by kind of gap (row) and cause (column); ``causes`` are the sums of the columns."""
+    """Idle ns by kind of gap (row) and cause (column); ``causes`` are the sums of the columns.
+
+    Late starts stand with what is unknown.
+    """
     pieces, idle = caused.pieces, caused.idle
     kind = np.full(len(idle), SHORT, dtype=np.int8)
     kind[_after_wait(caused, request_starts)] = AFTER_WAIT
+    longest_ns = longest_launch_gap_ns(idle)
     for part in blocks(len(idle)):
-        kind[part][idle.ends[part] - idle.starts[part] > LONG_GAP_NS] = LONG
+        kind[part][idle.ends[part] - idle.starts[part] > longest_ns] = LONG
     table = np.zeros(3 * len(CAUSES), dtype=np.int64)
     # Nearly all gaps are short, so only the others are added up.
     for part in blocks(len(pieces)):
@@ -137,6 +152,11 @@ def _by_gap(caused: CausedPieces, causes: dict[Cause, int], request_starts: Int6
         np.add.at(table, cells, pieces.ends[rows] - pieces.starts[rows])
     found = table.reshape(3, len(CAUSES))
     found[SHORT] = int64([causes[cause] for cause in CAUSES]) - found.sum(axis=0)
+    late = late_starts(caused)
+    late_ns = np.zeros(3, dtype=np.int64)
+    np.add.at(late_ns, kind[pieces.owners[late]], pieces.ends[late] - pieces.starts[late])
+    found[:, CAUSES.index(Cause.LAUNCH_LATENCY)] -= late_ns
+    found[:, CAUSES.index(Cause.UNKNOWN)] += late_ns
     return found
 
 
@@ -157,18 +177,19 @@ def idle_gaps_of(device: IdleOfDevice) -> IdleGaps | NotMeasured:
     """How the idle time of a device is spread over gaps of different length."""
     if isinstance(device.summary.idle_ns, NotMeasured):
         return device.summary.idle_ns
-    lengths = int64([]) if device.pieces is None else device.pieces.interval_lengths_ns()
-    if not len(lengths):
+    if device.pieces is None or not len(device.pieces.idle):
         return NotMeasured(reason="the device was never idle in the window")
+    lengths = device.pieces.interval_lengths_ns()
     found, idle_ns = histogram(lengths), np.zeros(len(EDGES_NS), dtype=np.int64)
     for part in blocks(len(lengths)):
         np.add.at(idle_ns, buckets_of(lengths[part]), lengths[part])
-    first = EDGES_NS.index(found.lower_ns[0])
+    first, longest_ns = EDGES_NS.index(found.lower_ns[0]), longest_launch_gap_ns(device.pieces.idle)
     return IdleGaps(
         count=len(lengths),
         median_ns=round(float(np.median(lengths))),
         longest_ns=int(np.max(lengths)),
-        short_ns=int(lengths[lengths <= LONG_GAP_NS].sum()),
+        long_ns=longest_ns,
+        short_ns=int(lengths[lengths <= longest_ns].sum()),
         histogram=found,
         idle_ns=tuple(idle_ns[first : first + len(found.counts)].tolist()),
     )

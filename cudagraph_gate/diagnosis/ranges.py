@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -22,7 +23,9 @@ from cudagraph_gate.diagnosis.submission import (
 )
 from cudagraph_gate.model import IdleCauses, NotMeasured, RangeSummary
 from cudagraph_gate.timeline.table import REQUEST_DOMAIN, Timeline
+from cudagraph_gate.timeline.texts import coded
 
+RUNNING_NUMBER: Final = re.compile(r"#\d+$")
 MOST_RANGES: Final = 50
 """Names kept, longest wall time first: annotated frameworks have thousands, a person reads the first few."""
 RECORDERS_DOMAINS: Final = ("cpu_op", "os_runtime")
@@ -92,7 +95,14 @@ def _shown(ranges: pd.DataFrame, window: Window) -> pd.DataFrame:
     touching = touches(ints(ranges, "start_ns"), ints(ranges, "end_ns"), window)
     ranges = ranges[touching & (ranges["domain"] != REQUEST_DOMAIN).to_numpy()]
     chosen: pd.DataFrame = ranges[~ranges["domain"].isin(RECORDERS_DOMAINS)]
-    return ranges if chosen.empty else chosen
+    return _without_numbers(ranges if chosen.empty else chosen)
+
+
+def _without_numbers(ranges: pd.DataFrame) -> pd.DataFrame:
+    """``ProfilerStep#12`` is a ``ProfilerStep``: a name for each step would crowd out all others."""
+    names = ranges["name"].cat
+    plain = [RUNNING_NUMBER.sub("", str(name)) for name in names.categories]
+    return ranges.assign(name=coded(names.codes.to_numpy(), plain))
 
 
 def _names_by_wall_time(ranges: pd.DataFrame) -> tuple[Int64, Int64]:

@@ -48,6 +48,12 @@ class _Members:
     row: Int64
 
 
+def overlapping(marked: pd.DataFrame) -> bool:
+    """Whether any two of the requests (in time order) share time."""
+    reach = np.maximum.accumulate(ints(marked, "end_ns"))
+    return bool((ints(marked, "start_ns")[1:] < reach[:-1]).any())
+
+
 def requests_of(
     timeline: Timeline, operations: pd.DataFrame, window: Window, devices: Sequence[IdleOfDevice]
 ) -> Requests | NotMeasured:

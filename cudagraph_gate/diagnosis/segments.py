@@ -10,17 +10,17 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from cudagraph_gate.diagnosis.causes import CAUSES, LONG_GAP_NS
+from cudagraph_gate.diagnosis.causes import CausedPieces
+from cudagraph_gate.diagnosis.gaps import launch_idle_ns
 from cudagraph_gate.diagnosis.idle import IdleOfDevice
 from cudagraph_gate.diagnosis.intervals import (
     Int64,
-    Intervals,
     Window,
     clip,
     expand,
     grouped_union_ns,
     int64,
-    overlap_ns,
+    taken,
     union,
 )
 from cudagraph_gate.diagnosis.segment_boundaries import Repeats, repeats_of
@@ -39,7 +39,6 @@ from cudagraph_gate.diagnosis.segment_variants import (
 )
 from cudagraph_gate.diagnosis.submission import ints
 from cudagraph_gate.model import (
-    SUBMISSION_CAUSES,
     Measured,
     NotMeasured,
     ReplayPrediction,
@@ -61,12 +60,9 @@ class _Candidate:
     lane: Lane
     repeats: Repeats
     device: IdleOfDevice
-    begin_ns: Int64
-    """First submission of each repeat."""
+    start_ns: Int64
     end_ns: Int64
-    """End of its last operation."""
-    reach_ns: Int64
-    """To where its idle counts: ``end_ns``, or to the next one if nothing separates them."""
+    """The time of each repeat, which no other one has a part in."""
     upper_bound_ns: Measured
 
     @property
@@ -74,7 +70,7 @@ class _Candidate:
         """Most to gain first, then most operations."""
         gain = 0 if isinstance(self.upper_bound_ns, NotMeasured) else self.upper_bound_ns
         held = self.lane.operations_in(self.repeats.first, self.repeats.beyond).sum()
-        return -gain * len(self.begin_ns), -int(held)
+        return -gain * len(self.start_ns), -int(held)
 
 
 def segments_of(
@@ -110,43 +106,48 @@ def _candidates(
         for lane in lanes_of(timeline, operations, window, device.summary.process, device.summary.device)
         for repeats in repeats_of(operations, lane, timeline)
     ]
-    spans = []
+    idle_ns = None if device.pieces is None else launch_idle_ns(device.pieces)
     for lane, repeats in found:
-        begin = int64(reduced(np.minimum, lane.begin_ns, repeats.first, repeats.beyond))
-        end = int64(reduced(np.maximum, lane.end_ns, repeats.first, repeats.beyond))
-        spans.append((begin, end, _reach(repeats, begin, end)))
-    idle = _submission_idle(device, [(begin, reach) for begin, _, reach in spans])
-    for (lane, repeats), (begin, end, reach), wasted in zip(found, spans, idle, strict=True):
-        yield _Candidate(lane, repeats, device, begin, end, reach, _upper_bound_ns(device, lane, wasted))
+        start, end = _spans(lane, repeats)
+        wasted = _credited(operations, lane, repeats, device.pieces, idle_ns)
+        yield _Candidate(lane, repeats, device, start, end, _upper_bound_ns(device, lane, wasted))
 
 
-def _submission_idle(device: IdleOfDevice, spans: list[tuple[Int64, Int64]]) -> list[Int64]:
-    """For each set of spans, the idle time in each span that submission caused.
+def _spans(lane: Lane, repeats: Repeats) -> tuple[Int64, Int64]:
+    """Each repeat's time, in which no other one has a part.
 
-    Gaps longer than ``LONG_GAP_NS`` are left out: what the host did there, no graph takes away.
+    From its first submission, or from the end of the repeats before it if that is later, to its last end.
+    Units back to back begin where the one before ended.
     """
-    totals = [np.zeros(len(begin), dtype=np.int64) for begin, _ in spans]
-    if device.pieces is None or not spans:
-        return totals
-    pieces = device.pieces.pieces
-    short = (device.pieces.interval_lengths_ns() <= LONG_GAP_NS)[pieces.owners]
-    # One cause after another: the pieces of each are disjoint, and a copy of all at once would be large.
-    for cause in SUBMISSION_CAUSES:
-        own = short & (device.pieces.causes == CAUSES.index(cause))
-        idle = Intervals(pieces.starts[own], pieces.ends[own])
-        if (idle.starts[1:] < idle.starts[:-1]).any():
-            idle = union(idle.starts, idle.ends)
-        for total, (begin, reach) in zip(totals, spans, strict=True):
-            total += overlap_ns(idle, begin, reach)
-    return totals
+    begin = int64(reduced(np.minimum, lane.begin_ns, repeats.first, repeats.beyond))
+    end = np.maximum.accumulate(int64(reduced(np.maximum, lane.end_ns, repeats.first, repeats.beyond)))
+    start = np.append(begin[:1], np.maximum(begin[1:], end[:-1]))
+    if repeats.is_back_to_back:
+        touching = np.flatnonzero(repeats.first[1:] == repeats.beyond[:-1])
+        start[touching + 1] = end[touching]
+    return start, int64(end)
 
 
-def _reach(repeats: Repeats, begin: Int64, end: Int64) -> Int64:
-    """To where a repeat's idle counts: units back to back also hold what comes before the next one."""
-    if not repeats.is_back_to_back:
-        return end
-    touching = repeats.first[1:] == repeats.beyond[:-1]
-    return int64(np.maximum(end, np.append(np.where(touching, begin[1:], end[:-1]), end[-1])))
+def _credited(
+    operations: pd.DataFrame, lane: Lane, repeats: Repeats, caused: CausedPieces | None, idle_ns: Int64 | None
+) -> Int64:
+    """Idle that launching caused before the operations of each repeat, each ns once.
+
+    The first operation counts only where repeats stand back to back: a graph is launched once as well.
+    """
+    if caused is None or idle_ns is None or not len(idle_ns):
+        return np.zeros(len(repeats.first), dtype=np.int64)
+    starts = taken(ints(operations, "start_ns"), lane.rows)
+    gap = np.minimum(np.searchsorted(caused.idle.ends, starts), len(idle_ns) - 1)
+    ended = np.flatnonzero((caused.idle.ends[gap] == starts) & (caused.threads[gap] == lane.thread))
+    # Of operations that start together, one ended the gap.
+    place, first_of = np.unique(gap[ended], return_index=True)
+    before = np.zeros(len(starts), dtype=np.int64)
+    before[ended[first_of]] = idle_ns[place]
+    total = np.append(0, np.cumsum(before))
+    first, beyond = lane.first[repeats.first], lane.first[repeats.beyond]
+    skipped = 0 if repeats.is_back_to_back else 1
+    return int64(total[beyond] - total[np.minimum(first + skipped, beyond)])
 
 
 def _upper_bound_ns(device: IdleOfDevice, lane: Lane, wasted: Int64) -> Measured:
@@ -171,7 +172,7 @@ def _segment(
     repeat = repeat_of(operations, lane, calls, int(repeats.first[median]), int(repeats.beyond[median]))
     around = calls.around(repeats)
     ending = calls.blocking[calls.blocking_place == repeat.beyond]
-    covered = clip(union(one.begin_ns, one.reach_ns), window).length_ns
+    covered = clip(union(one.start_ns, one.end_ns), window).length_ns
     return Segment(
         number=0,
         signature=digest(variants, 0),
@@ -185,7 +186,7 @@ def _segment(
         coverage=covered / max(window[1] - window[0], 1),
         operation_share=_held(lane, repeats) / max(device.operations, 1),
         streams=len(np.unique(repeat.streams)),
-        wall=distribution(one.reach_ns - one.begin_ns),
+        wall=distribution((one.end_ns - one.start_ns)[variants.variant == 0]),
         busy_ns=busy_ns,
         variants=summaries(lane, repeats, variants),
         variant_count=len(variants.repeats),
@@ -205,7 +206,7 @@ def _held(lane: Lane, repeats: Repeats) -> int:
 
 
 def _busy(one: _Candidate, operations: pd.DataFrame, variants: Variants) -> tuple[int, int]:
-    """Median busy union of a repeat, and the repeat of the commonest variant with its median busy time."""
+    """Median busy union of the commonest variant, and the repeat of it that has the median."""
     lane, repeats = one.lane, one.repeats
     step = max(-(-_held(lane, repeats) // MOST_MEASURED), 1)
     chosen = np.union1d(np.arange(0, len(repeats.first), step), variants.example[:1])
@@ -216,7 +217,7 @@ def _busy(one: _Candidate, operations: pd.DataFrame, variants: Variants) -> tupl
     busy = grouped_union_ns(owner, starts, ends, len(chosen))
     commonest = np.flatnonzero(variants.variant[chosen] == 0)
     ordered = commonest[np.argsort(busy[commonest], kind="stable")]
-    return _median(busy), int(chosen[ordered[(len(ordered) - 1) // 2]])
+    return _median(busy[commonest]), int(chosen[ordered[(len(ordered) - 1) // 2]])
 
 
 def _unit_operations(lane: Lane, hashes: UInt64, repeat: Repeat) -> int:
@@ -239,4 +240,6 @@ def _prediction(one: _Candidate, repeat: Repeat) -> ReplayPrediction | NotMeasur
     # What hides idle hides busy time too, and too little busy time predicts too much gain.
     if isinstance(one.device.summary.idle_ns, NotMeasured):
         return one.device.summary.idle_ns
+    if one.lane.is_graph[repeat.first : repeat.beyond].all():
+        return NotMeasured(reason="a repeat is nothing but graph launches: it is a graph already")
     return predict_replay(repeat, one.upper_bound_ns, is_unit=one.repeats.is_unit)

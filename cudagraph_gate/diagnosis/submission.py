@@ -127,6 +127,13 @@ def _submitters(calls: pd.DataFrame, row: Codes, known: Bools) -> Int64:
     return _where_known(known, ints(calls, "thread"), row, np.zeros(len(row), dtype=np.int64))
 
 
+def started_early(timeline: Timeline, operations: pd.DataFrame) -> int:
+    """How many operations start before the call that launched them, beyond the recorder's resolution."""
+    called = ints(operations, CALL_ROW) != NO_ROW
+    early = ints(operations, "start_ns") < ints(operations, BEGIN_NS) - timeline.meta.resolution_ns
+    return int((called & early).sum())
+
+
 def submission_known(operations: pd.DataFrame) -> Bools:
     """Whether a submission call or a stamp tells when the operation was submitted."""
     called: Bools = operations[CALL_ROW].to_numpy() != NO_ROW

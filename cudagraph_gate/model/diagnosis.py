@@ -51,8 +51,10 @@ class IdleGaps(Value, frozen=True, kw_only=True, tag="idle_gaps"):
     count: int
     median_ns: int
     longest_ns: int
+    long_ns: int
+    """Longer gaps are too long to be a matter of launching (docs/definitions.md, Limiter)."""
     short_ns: int
-    """Idle time in gaps of at most 1 ms, short enough to be a matter of launching."""
+    """Idle time in gaps of at most ``long_ns``."""
     histogram: Histogram
     idle_ns: tuple[int, ...]
     """Idle time in each bucket of the histogram."""

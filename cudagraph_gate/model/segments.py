@@ -165,9 +165,9 @@ class Segment(Value, frozen=True, kw_only=True):
     """Share of the device's operations."""
     streams: int
     wall: Distribution
-    """First submission to last end of a repeat, or to the next one where nothing separates them."""
+    """Time of a repeat of the commonest variant in which no other repeat has a part, under the recorder."""
     busy_ns: int
-    """Median union of a repeat's operations."""
+    """Median union of the operations of such a repeat."""
     variants: tuple[SegmentVariant, ...]
     """Most frequent first, at most ten."""
     variant_count: int

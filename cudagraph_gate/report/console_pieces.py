@@ -13,8 +13,14 @@ from cudagraph_gate.gates.wording import duration, kernel_name
 from cudagraph_gate.model import NotMeasured
 
 SIMULATED_LINE: Final = "SIMULATED DEVICE: virtual times, a rehearsal, never a GO"
+_CONTROLS: Final = dict.fromkeys((*range(32), 127, *range(128, 160)), "\N{REPLACEMENT CHARACTER}")
 NAME_LENGTH: Final = 40
 """Characters of a kernel's name in a table: template arguments would fill the screen."""
+
+
+def printable(text: str) -> str:
+    """Without control characters: a name from somebody's file must not command the terminal."""
+    return text.translate(_CONTROLS)
 
 
 def simulated_line(console: Console, simulated: bool) -> None:
@@ -26,7 +32,7 @@ def simulated_line(console: Console, simulated: bool) -> None:
 def line(console: Console, text: str, style: str = "") -> None:
     """One line of text."""
     # As Text: a name with square brackets is no markup, and paths or numbers get no colour of their own.
-    console.print(Text(text, style=style, overflow="fold"))
+    console.print(Text(printable(text), style=style, overflow="fold"))
 
 
 def table_of(title: str, columns: Iterable[str], right: tuple[int, ...] = ()) -> Table:
@@ -49,12 +55,13 @@ def print_rows(
 
 def add_row(table: Table, *cells: str | Text) -> None:
     """A row of plain cells."""
-    table.add_row(*(cell if isinstance(cell, Text) else Text(cell, overflow="fold") for cell in cells))
+    plain = (Text(printable(cell), overflow="fold") if isinstance(cell, str) else cell for cell in cells)
+    table.add_row(*plain)
 
 
 def name_cell(name: str) -> Text:
     """A name on one line, cut where the column ends: a few of them must not fill the screen."""
-    return Text(name, overflow="ellipsis", no_wrap=True)
+    return Text(printable(name), overflow="ellipsis", no_wrap=True)
 
 
 def shortened(symbol: str) -> str:

@@ -59,7 +59,7 @@ def read_trace(path: Path) -> Timeline:
 def _read_folder(path: Path) -> Timeline:
     if not any(next(path.glob(pattern), None) for pattern in RANK_PATTERNS):
         raise EvidenceError("the folder holds no .json or .json.gz file", where=str(path), hint=READABLE)
-    from cudagraph_gate.timeline.kineto import read_ranks
+    from cudagraph_gate.timeline.kineto_ranks import read_ranks
 
     return read_ranks(path)
 

@@ -7,15 +7,12 @@ idle time is claimed of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
-import pandas as pd
-from pandas.api.types import union_categoricals
 
 from cudagraph_gate.errors import EvidenceError
 from cudagraph_gate.timeline.kineto_checks import (
@@ -27,15 +24,14 @@ from cudagraph_gate.timeline.kineto_checks import (
 from cudagraph_gate.timeline.kineto_frames import Frames
 from cudagraph_gate.timeline.kineto_rows import BAD_NUMBER, NO_EVENT, OPERATION_TABLES, Columns
 from cudagraph_gate.timeline.kineto_stream import NOT_UTF8, EventStream
-from cudagraph_gate.timeline.table import FAMILIES, Timeline, TimelineMeta
+from cudagraph_gate.timeline.table import Timeline, TimelineMeta
 
-__all__ = ["read_kineto", "read_ranks"]
+__all__ = ["SOURCE", "read_kineto"]
 
 SOURCE: Final = "torch.profiler (Kineto JSON)"
 WHOLE_US_NS: Final = 1000
 """Resolution of files that hold whole µs."""
 LARGEST_INT64: Final = 2**63 - 1
-TRACE_FILES: Final = ("*.json", "*.json.gz")
 
 
 def read_kineto(path: Path) -> Timeline:
@@ -59,7 +55,11 @@ def read_kineto(path: Path) -> Timeline:
         overheads=frames.overheads,
     )
     timeline, jumped = together(made)
-    found = (jumped, launches_without_operation(timeline), without_operations(timeline, columns.categories))
+    found = (
+        jumped,
+        launches_without_operation(timeline, frames.shared),
+        without_operations(timeline, columns.categories),
+    )
     problems = [*_lost_events(stream, columns), *_ambiguous(frames.ambiguous)]
     problems += [line for finding in found for line in finding.problems]
     base_ns, resolution_ns = _clock(timeline, stream, columns, problems)
@@ -70,27 +70,6 @@ def read_kineto(path: Path) -> Timeline:
         problems=tuple(problems),
     )
     return _shifted(replace(timeline, meta=meta), base_ns)
-
-
-def read_ranks(folder: Path) -> Timeline:
-    """Read all Kineto files of a folder, one a rank, as one timeline.
-
-    Processes that carry the same number in several files get numbers of their own. Problems begin with the
-    name of their file; files that can't be read are problems too. Raises EvidenceError if none can.
-    """
-    if not folder.is_dir():
-        raise EvidenceError("not a folder of traces", where=str(folder))
-    paths = sorted({path for pattern in TRACE_FILES for path in folder.glob(pattern) if path.is_file()})
-    read: dict[str, Timeline] = {}
-    problems: list[str] = []
-    for path in paths:
-        try:
-            read[path.name] = read_kineto(path)
-        except EvidenceError as error:
-            problems.append(f"{path.name}: not read: {error.what}")
-    if not read:
-        raise EvidenceError(problems[0] if problems else "no .json or .json.gz file in it", where=str(folder))
-    return _joined(read, problems)
 
 
 # --- one file -------------------------------------------------------------------------------------
@@ -143,69 +122,3 @@ def _shifted(timeline: Timeline, base_ns: int) -> Timeline:
         for name in ("start_ns", "end_ns"):
             rows[name] += base_ns
     return timeline
-
-
-# --- several files --------------------------------------------------------------------------------
-def _joined(read: dict[str, Timeline], problems: list[str]) -> Timeline:
-    timelines = list(_with_own_processes(read.values()))
-    metas = [timeline.meta for timeline in timelines]
-    lines = [f"{name}: {line}" for name, timeline in read.items() for line in timeline.meta.problems]
-    meta = TimelineMeta(
-        source=f"{SOURCE}, {len(read)} files",
-        level="full" if any(meta.level == "full" for meta in metas) else "light",
-        resolution_ns=max(meta.resolution_ns for meta in metas),
-        dropped_records=sum(meta.dropped_records for meta in metas),
-        problems=(*lines, *problems, *_clocks_apart(read)),
-    )
-    frames = {family: _stacked([getattr(timeline, family) for timeline in timelines]) for family in FAMILIES}
-    return Timeline(meta=meta, **frames)
-
-
-def _with_own_processes(timelines: Iterable[Timeline]) -> Iterator[Timeline]:
-    """The timelines, each process that an earlier one used already under the next free number."""
-    used: set[int] = set()
-    for timeline in timelines:
-        own = {int(process) for rows in filled(timeline) for process in rows["process"].unique()}
-        numbers: dict[int, int] = {}
-        for process in sorted(own):
-            taken = used | set(numbers.values()) | own
-            numbers[process] = process if process not in used else max(taken) + 1
-        used |= set(numbers.values())
-        yield _renumbered(timeline, numbers)
-
-
-def _renumbered(timeline: Timeline, numbers: dict[int, int]) -> Timeline:
-    if all(old == new for old, new in numbers.items()):
-        return timeline
-    for rows in filled(timeline):
-        rows["process"] = rows["process"].map(numbers).astype("int32")
-    return timeline
-
-
-def _stacked(parts: list[pd.DataFrame]) -> pd.DataFrame:
-    """Frames of one family below each other, in order of start."""
-    joined: dict[str, Any] = {}
-    for name, dtype in parts[0].dtypes.items():
-        columns = [part[name] for part in parts]
-        if dtype == "category":
-            joined[str(name)] = union_categoricals(columns)
-        else:
-            joined[str(name)] = np.concatenate([column.to_numpy() for column in columns])
-    return pd.DataFrame(joined).sort_values("start_ns", kind="stable", ignore_index=True)
-
-
-def _clocks_apart(read: dict[str, Timeline]) -> list[str]:
-    """Names files that share no moment with the first one: their times can't be compared with its times."""
-    spans = {
-        name: (
-            min(int(rows["start_ns"].min()) for rows in frames),
-            max(int(rows["end_ns"].max()) for rows in frames),
-        )
-        for name, timeline in read.items()
-        if (frames := filled(timeline))
-    }
-    first = next(iter(spans.values()), (0, 0))
-    apart = [name for name, span in spans.items() if span[1] < first[0] or span[0] > first[1]]
-    return [
-        f"{name}: shares no moment with the first file: another clock or another recording" for name in apart
-    ]

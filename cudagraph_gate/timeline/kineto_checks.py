@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from cudagraph_gate.timeline.api_names import BEGIN_CAPTURE, END_CAPTURE, is_kernel_launch
+from cudagraph_gate.timeline.api_names import is_kernel_launch, is_launch
 from cudagraph_gate.timeline.kineto_rows import OTHER_ACCELERATORS
+from cudagraph_gate.timeline.lost_launches import captured_launches, lost_and_unfinished
 from cudagraph_gate.timeline.table import Timeline
 
 Ints = npt.NDArray[np.int64]
@@ -20,6 +21,8 @@ Bools = npt.NDArray[np.bool_]
 APART_NS: Final = 3_600_000_000_000
 """One hour: a profiler's recording lasts seconds to minutes, so what is further from the rest is a clock that
 jumped or another recording."""
+SUBMITTER: Final = ["process", "correlation"]
+"""What joins an operation to its call."""
 _FAMILIES: Final = ("operations", "calls", "ranges", "overheads")
 
 
@@ -62,73 +65,43 @@ def _near(rows: pd.DataFrame, stretch: Ints) -> pd.DataFrame:
     return kept
 
 
-def launches_without_operation(timeline: Timeline) -> Finding:
-    """Launch calls whose kernel is not in the file, apart from graph launches.
+def launches_without_operation(timeline: Timeline, shared: pd.DataFrame) -> Finding:
+    """Launch calls without an operation in the file: captured, unfinished or lost (:mod:`lost_launches`).
 
-    Those between begin and end of a capture were recorded into a graph and did not run; of the others, the
-    records are missing, and those before the last operation may hide work in what looks idle.
+    ``shared`` holds ``process`` and ``correlation`` of launches that have an operation though it is not known
+    which. Graph launches say when others ran, but are not counted: their own idle time is not measured.
     """
-    launches, operations = _named(timeline.calls, is_kernel_launch), timeline.operations
+    launches, operations = _named(timeline.calls, is_launch), timeline.operations
     if operations.empty or launches.empty:
         return Finding()
-    missing = launches[~_with_operation(launches, operations)]
-    captured = _in_capture(missing, timeline.calls)
+    submitted = pd.concat([operations[SUBMITTER], shared]) if len(shared) else operations
+    captured = captured_launches(submitted, launches, timeline.calls)
+    kernels = _is_named(launches, is_kernel_launch)
+    lost, unfinished = lost_and_unfinished(submitted, launches, captured | ~kernels)
     problems = []
-    if count := int(captured.sum()):
+    if count := int((captured & kernels).sum()):
         problems.append(
-            f"{count} of {len(launches)} launch calls were captured into a graph and have no operation: "
+            f"{count} of {int(kernels.sum())} launch calls were captured into a graph and have no operation: "
             "the file was recorded during capture and says little of the normal path"
         )
-    if count := int((~captured).sum()):
-        problems.append(
-            f"{count} of {len(launches)} launch calls have no operation: their records are missing"
-        )
-    hidden = ~captured & (missing["start_ns"].to_numpy() < operations["end_ns"].max())
-    return Finding(int(hidden.sum()), tuple(problems))
+    if lost:
+        problems.append(f"{lost} of {int(kernels.sum())} launch calls have no operation in the file")
+    if unfinished:
+        problems.append(f"{unfinished} launches had not run when the recording ended, or lack their records")
+    return Finding(lost, tuple(problems))
 
 
 def _named(calls: pd.DataFrame, wanted: Callable[[str], bool]) -> pd.DataFrame:
-    return calls[calls["name"].isin([name for name in calls["name"].cat.categories if wanted(name)])]
+    return calls[_is_named(calls, wanted)]
 
 
-def _with_operation(launches: pd.DataFrame, operations: pd.DataFrame) -> Bools:
-    found = np.zeros(len(launches), dtype=np.bool_)
-    for process in launches["process"].unique():
-        own = _numbers(operations["correlation"][operations["process"] == process])
-        calls = (launches["process"] == process).to_numpy()
-        found[calls] = _contained(_numbers(launches["correlation"])[calls], np.sort(own[own != 0]))
-    return found
-
-
-def _contained(wanted: Ints, ordered: Ints) -> Bools:
-    # A search in sorted numbers is several times faster than isin with as many distinct ones.
-    if not len(ordered):
-        return np.zeros(len(wanted), dtype=np.bool_)
-    place = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
-    return np.asarray(ordered[place] == wanted, dtype=np.bool_)
-
-
-def _in_capture(launches: pd.DataFrame, calls: pd.DataFrame) -> Bools:
-    """Whether a capture was under way; one that began before the recording or did not end in it counts."""
-    begins = _starts(_named(calls, lambda name: BEGIN_CAPTURE in name))
-    ends = _starts(_named(calls, lambda name: END_CAPTURE in name))
-    known = _open_captures(begins, ends, np.concatenate([begins, ends]))
-    outside = int(np.min(known, initial=0))
-    return np.asarray(_open_captures(begins, ends, _starts(launches)) > outside, dtype=np.bool_)
+def _is_named(calls: pd.DataFrame, wanted: Callable[[str], bool]) -> Bools:
+    names = [name for name in calls["name"].cat.categories if wanted(name)]
+    return np.asarray(calls["name"].isin(names).to_numpy(), dtype=np.bool_)
 
 
 def _starts(calls: pd.DataFrame) -> Ints:
-    return _numbers(calls["start_ns"])
-
-
-def _numbers(column: Any) -> Ints:
-    return np.asarray(column.to_numpy(), dtype=np.int64)
-
-
-def _open_captures(begins: Ints, ends: Ints, moments: Ints) -> Ints:
-    """Captures begun less those ended at each moment; ``begins`` and ``ends`` are in order."""
-    opened = np.searchsorted(begins, moments, "right") - np.searchsorted(ends, moments, "right")
-    return np.asarray(opened, dtype=np.int64)
+    return np.asarray(calls["start_ns"].to_numpy(), dtype=np.int64)
 
 
 def without_operations(timeline: Timeline, categories: Iterable[str]) -> Finding:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from cudagraph_gate.timeline.api_names import is_blocking, is_graph_launch
+from cudagraph_gate.timeline.api_names import is_blocking, is_graph_launch, is_launch
 from cudagraph_gate.timeline.kineto_rows import (
     ANNOTATIONS,
     BAD_NUMBER,
@@ -58,6 +58,8 @@ OTHER_COPY: Final = "copy"
 NO_SUBJECT: Final = 2**32 - 1
 """CUPTI_SYNCHRONIZATION_INVALID_VALUE: the synchronisation is about no stream or no event."""
 
+_NONE: Final = np.zeros(0, dtype=np.int64)
+
 Namer = Callable[[str], str]
 """What makes a name of the timeline from a name of the file."""
 
@@ -86,7 +88,11 @@ would have without it."""
 
 
 class Frames:
-    """The frames of one file; ``ambiguous`` counts operations whose correlation several processes used."""
+    """The frames of one file.
+
+    ``ambiguous`` counts operations whose correlation several processes used; ``shared`` holds ``process`` and
+    ``correlation`` of the launches that made them, the first launches of each correlation.
+    """
 
     def __init__(self, columns: Columns) -> None:
         self._names = list(columns.names)
@@ -97,6 +103,7 @@ class Frames:
         self._functions = columns.table(FUNCTIONS)
         self._process = self._main_process()
         self.ambiguous = 0
+        self.shared = _submitted(_NONE, _NONE)
         self.operations = self._operation_frame(columns)
         self.calls = self._call_frame(columns.table(SYNCS))
         self.ranges = self._range_frame()
@@ -142,9 +149,25 @@ class Frames:
             process[found] = candidate
             matches += found
         process[matches > 1] = self._process
+        self.shared = self._launches_of(rows["correlation"][matches > 1])
         rows["correlation"] = np.where(matches > 1, 0, rows["correlation"])
         self.ambiguous = int((matches > 1).sum())
         return process
+
+    def _launches_of(self, correlations: Ints) -> pd.DataFrame:
+        """As many launches of each correlation as it has operations, the first ones.
+
+        Which of them belongs to which launch is not known, but so many launches lack none.
+        """
+        numbers, counts = np.unique(correlations, return_counts=True)
+        if not len(numbers):
+            return _submitted(_NONE, _NONE)
+        launches = self._chosen(self._calls["name"], is_launch)
+        order = np.argsort(self._calls["start_ns"][launches], kind="stable")
+        made = _submitted(*(self._calls[name][launches][order] for name in ("pid", "correlation")))
+        place, found = _places(made["correlation"].to_numpy(), numbers)
+        operations = np.where(found, counts[place], 0)
+        return made[made.groupby("correlation").cumcount().to_numpy() < operations]
 
     def _graphs(self, rows: Table, process: Ints) -> Ints:
         """The file's graph numbers, and IN_A_GRAPH where only the launch call says that there is a graph."""
@@ -294,6 +317,10 @@ def _stacked(tables: list[Table], columns: tuple[str, ...]) -> Table:
         column: np.concatenate([table.get(column, zeros) for table, zeros in zip(tables, none, strict=True)])
         for column in columns
     }
+
+
+def _submitted(process: Ints, correlation: Ints) -> pd.DataFrame:
+    return pd.DataFrame({"process": process, "correlation": correlation})
 
 
 def _subjects(correlation: Ints, syncs: Table) -> dict[str, Ints]:

@@ -16,21 +16,18 @@ Rows = Mapping[str, Ints]
 NOWHERE: Final = -1
 
 _FUNCTION: Final = re.compile(r"^(?P<file>.+)\((?P<line>\d+)\): (?P<function>.+)$", re.DOTALL)
-_ROOTED: Final = re.compile(r"^(?:[/\\~]|[A-Za-z]:)")
+_FOLDER: Final = re.compile(r".*[/\\:]", re.DOTALL)
 
 
 def function_site(name: str) -> str:
     """``file:line function`` from Kineto's ``file(line): function``; empty for built-in functions.
 
-    A path from the root says whose machine it was: only its last part is kept.
+    Paths, relative ones too, say whose machine it was: only the file's name is kept.
     """
     found = _FUNCTION.match(name)
     if found is None:
         return ""
-    file = found["file"]
-    if _ROOTED.match(file):
-        file = re.split(r"[/\\]", file)[-1]
-    return f"{file}:{found['line']} {found['function']}"
+    return f"{_FOLDER.sub('', found['file'])}:{found['line']} {found['function']}"
 
 
 def innermost_around(calls: Rows, intervals: Rows) -> Ints:

@@ -13,9 +13,10 @@ from typing import Final
 
 from cudagraph_gate.errors import EvidenceError
 from cudagraph_gate.timeline.nsys_calls import API_TABLES, Calls
-from cudagraph_gate.timeline.nsys_database import EXPORT_AGAIN, LISTED_TABLES, Database
+from cudagraph_gate.timeline.nsys_database import EXPORT_AGAIN, LISTED_TABLES, Database, text_of
 from cudagraph_gate.timeline.nsys_device import OPERATION_TABLES, Operations
 from cudagraph_gate.timeline.nsys_host import NVTX, Ranges, cpu_times_of, overheads_of
+from cudagraph_gate.timeline.nsys_launches import missing_operations
 from cudagraph_gate.timeline.nsys_rows import Processes, Strings
 from cudagraph_gate.timeline.table import Timeline, TimelineMeta
 
@@ -67,9 +68,7 @@ def _timeline(database: Database) -> Timeline:
     )
     operations = Operations(database, strings, processes).frame
     calls = Calls(database, strings, processes).frame
-    ranges = Ranges(database, strings).frame
-    if len(processes.machines) > 1:
-        database.problems.append("the report covers several machines: process ids alone tell processes apart")
+    ranges = Ranges(database, strings, processes).frame
     if not len(operations) and not len(calls) and not len(ranges):
         reason = "; ".join(database.problems) or "its tables are empty"
         raise EvidenceError(
@@ -80,14 +79,16 @@ def _timeline(database: Database) -> Timeline:
         operations=operations,
         calls=calls,
         ranges=ranges,
-        overheads=overheads_of(database, strings),
-        cpu_times=cpu_times_of(database, calls),
+        overheads=overheads_of(database, strings, processes),
+        cpu_times=cpu_times_of(database, calls, processes),
     )
+    database.problems.extend(processes.problems())
     return Timeline(**{**vars(timeline), "meta": _meta(database, strings, timeline)})
 
 
 def _meta(database: Database, strings: Strings, timeline: Timeline) -> TimelineMeta:
-    problems, dropped = list(database.problems), _lost_operations(database)
+    missing = missing_operations(timeline.operations, timeline.calls)
+    problems = [*database.problems, *missing.problems]
     if strings.missing:
         problems.append(f"{strings.missing} names are missing in the file")
     if not len(timeline.operations):
@@ -99,15 +100,16 @@ def _meta(database: Database, strings: Strings, timeline: Timeline) -> TimelineM
         source=_source(database),
         level="full" if len(timeline.calls) else "light",
         resolution_ns=1,
-        dropped_records=dropped + told,
+        # Of what was lost, damage, launches and the recorder may each tell the same part.
+        dropped_records=max(_lost_operations(database), missing.lost, told),
         problems=tuple(dict.fromkeys((*problems, *said))),
     )
 
 
 def _source(database: Database) -> str:
     for name, value in database.values("META_DATA_EXPORT", ("name", "value")):
-        if name == "EXPORT_PRODUCT_VERSION" and VERSION.fullmatch(str(value)):
-            return f"Nsight Systems {value}"
+        if name == "EXPORT_PRODUCT_VERSION" and VERSION.fullmatch(text_of(value)):
+            return f"Nsight Systems {text_of(value)}"
     return "Nsight Systems"
 
 
@@ -120,7 +122,7 @@ def _diagnostics(database: Database) -> tuple[list[str], int]:
     """What the recorder says of lost CUDA records, in our words, and how many it lost."""
     problems, lost = [], 0
     for (text,) in database.values(DIAGNOSTICS, ("text",)):
-        message = str(text)
+        message = text_of(text)
         if LOST_EVENTS.search(message) and OF_CUDA.search(message):
             counted = COUNT.search(message)
             lost += max(int(counted[1]), 1) if counted else 1

@@ -16,6 +16,7 @@ from cudagraph_gate.timeline.nsys_rows import (
     Strings,
     Values,
     as_frame,
+    correlation_of,
     in_order,
     or_zero,
     picked,
@@ -86,7 +87,7 @@ class Calls:
             "end_ns": rows["end"],
             "process": self._processes.of(rows["globalTid"]),
             "thread": thread_of(rows["globalTid"]),
-            "correlation": or_zero(rows["correlationId"]),
+            "correlation": correlation_of(rows["correlationId"]),
             "blocking": blocking[name.codes] if len(name) else np.zeros(0, np.bool_),
             "status": small(rows["returnValue"]),
             "site": self._sites(rows["callchainId"]),
@@ -127,7 +128,9 @@ class Calls:
             EVENT_RECORDS, ("correlationId",), ("globalPid", "streamId", "eventId")
         )
         if rows is not None:
-            at = _row_of_call(calls, self._processes.of(rows["globalPid"]), or_zero(rows["correlationId"]))
+            at = _row_of_call(
+                calls, self._processes.of(rows["globalPid"]), correlation_of(rows["correlationId"])
+            )
             _fill(calls, at, rows)
 
     def _add_waits(self, calls: Values) -> None:
@@ -142,7 +145,7 @@ class Calls:
         if rows is None:
             return
         rows = picked(rows, sensible(rows))
-        at = _row_of_call(calls, self._processes.of(rows["globalPid"]), or_zero(rows["correlationId"]))
+        at = _row_of_call(calls, self._processes.of(rows["globalPid"]), correlation_of(rows["correlationId"]))
         _fill(calls, at, rows)
         waits = np.array([STREAM_WAIT in name for name in calls["name"].categories], np.bool_)
         waited = at[at >= 0]

@@ -6,6 +6,7 @@ program holds, can be read and nothing is ever written beside it.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,11 @@ LISTED_TABLES: Final = 5
 
 UNREADABLE: Final = (sqlite3.Error, MemoryError)
 """What SQLite raises in a damaged file; a broken length makes it ask for more memory than there is."""
+
+NO_INTEGER: Final = NULL + 1
+"""What SQLite is told to give for a value that is no integer; no time, id or size has this value."""
+EXACT: Final = 1 << 53
+"""Fractions up to here stand for integers exactly: tools that know no integer NULL write ids as fractions."""
 
 Rows = dict[str, Int64]
 """Columns of a table; ``nsys_pages.NULL`` stands for NULL and for a column that the table lacks."""
@@ -59,7 +65,8 @@ class Database:
             # Without this, SQLite refuses a file that is shorter than its header says. Nothing is written.
             connection.execute("PRAGMA writable_schema=ON")
             named = connection.execute(
-                "SELECT name, rootpage FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
+                "SELECT name, rootpage FROM sqlite_master WHERE type = 'table' "
+                "AND typeof(name) = 'text' AND typeof(rootpage) = 'integer' AND rootpage > 0"
             ).fetchall()
             tables = {name: _columns(connection, name) for name, _ in named}
         except UNREADABLE as error:
@@ -143,7 +150,15 @@ class Database:
         parts = [np.array(rows, np.int64).T for rows in self._batches(table, what)]
         if not parts:
             return [np.zeros(0, np.int64) for _ in wanted]
-        return list(np.concatenate(parts, axis=1))
+        columns = list(np.concatenate(parts, axis=1))
+        for name, values in zip(wanted, columns, strict=True):
+            odd = values == NO_INTEGER
+            if count := int(odd.sum()):
+                self.problems.append(
+                    f"{count} values of {name} in table {table} are no integers and count as absent"
+                )
+                values[odd] = NULL
+        return columns
 
     def _batches(self, table: str, what: str) -> Iterator[list[tuple[Any, ...]]]:
         """Rows, many at a time, up to the first one that SQLite can't read."""
@@ -162,10 +177,13 @@ class Database:
             yield batch
 
     def _lose(self, table: str, rows: int) -> None:
-        self.lost_rows[table] = self.lost_rows.get(table, 0) + rows
+        # A table that is read twice has lost the same rows each time.
+        self.lost_rows[table] = max(self.lost_rows.get(table, 0), rows)
         self.problems.append(f"table {table} is damaged: about {rows} rows or more can't be read")
 
 
+INTEGER: Final = re.compile("0|-?[1-9][0-9]{0,18}")
+"""How SQLite writes an integer as text."""
 EXPORT_AGAIN: Final = "export the report again: nsys export --type sqlite"
 
 
@@ -190,9 +208,33 @@ def _quoted(name: str) -> str:
 
 
 def _number(name: str) -> str:
-    """The column as an integer: text and fractions, which have no place there, count as NULL."""
+    """The column as an integer, also where an integer stands as text or as a fraction; else NO_INTEGER."""
     column = _quoted(name)
-    return f"CASE typeof({column}) WHEN 'integer' THEN {column} ELSE {NULL + 1} - 1 END"
+    integer = f"CAST({column} AS INTEGER)"
+    return (
+        f"CASE WHEN typeof({column}) = 'integer' THEN {column} "
+        f"WHEN {column} IS NULL THEN {NULL + 1} - 1 "
+        f"WHEN typeof({column}) = 'real' AND abs({column}) <= {EXACT} AND {integer} = {column} "
+        f"THEN {integer} "
+        f"WHEN typeof({column}) = 'text' AND CAST({integer} AS TEXT) = {column} THEN {integer} "
+        f"ELSE {NO_INTEGER} END"
+    )
+
+
+def text_of(value: object) -> str:
+    """The text that a value of a text column stands for, also as bytes."""
+    return _text(value) if isinstance(value, bytes) else str(value)
+
+
+def integer_of(value: object) -> int | None:
+    """The integer that a value stands for, also as text or as a fraction; None where it is none."""
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float):
+        return int(value) if abs(value) <= EXACT and value.is_integer() else None
+    if isinstance(value, str) and INTEGER.fullmatch(value):
+        return int(value)
+    return None
 
 
 def _text(raw: bytes) -> str:

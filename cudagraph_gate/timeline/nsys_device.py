@@ -15,6 +15,8 @@ from cudagraph_gate.timeline.nsys_rows import (
     Strings,
     Values,
     as_frame,
+    correlation_of,
+    fits,
     in_order,
     or_zero,
     picked,
@@ -82,16 +84,28 @@ class Operations:
         rows = self._database.integers(table, ("start", "end"), columns)
         if rows is None:
             return {name: np.zeros(0, np.int64) for name in ("start", "end", *columns)}
-        self._note_missing_places(table, len(rows["start"]))
+        self._note_missing_columns(table, len(rows["start"]))
         kept = sensible(rows)
         if lost := int((~kept).sum()):
             self._database.problems.append(
                 f"{lost} rows of {table} have no complete device timestamps and are left out"
             )
             rows = picked(rows, kept)
+        return self._placed(table, rows)
+
+    def _placed(self, table: str, rows: Rows) -> Rows:
+        """The rows that name their device: on another they would hide idle, and be missing on their own."""
+        if self._database.has(table, "deviceId"):
+            placed = (rows["deviceId"] >= 0) & fits(rows["deviceId"])
+            if lost := int((~placed).sum()):
+                self._database.lost_rows[table] = self._database.lost_rows.get(table, 0) + lost
+                self._database.problems.append(f"{lost} rows of {table} name no device and are left out")
+                rows = picked(rows, placed)
+        if self._database.has(table, "streamId") and (lost := int((~fits(rows["streamId"])).sum())):
+            self._database.problems.append(f"{lost} rows of {table} name no stream and count as stream 0")
         return rows
 
-    def _note_missing_places(self, table: str, rows: int) -> None:
+    def _note_missing_columns(self, table: str, rows: int) -> None:
         for column, what in (("deviceId", "devices"), ("streamId", "streams")):
             if rows and not self._database.has(table, column):
                 self._database.problems.append(
@@ -108,7 +122,7 @@ class Operations:
             "context": small(rows["contextId"]),
             "stream": small(rows["streamId"]),
             "process": self._processes.of(rows["globalPid"]),
-            "correlation": or_zero(rows["correlationId"]),
+            "correlation": correlation_of(rows["correlationId"]),
         }
 
     def _kernels(self) -> Values:

@@ -7,20 +7,22 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from cudagraph_gate.timeline.nsys_database import Database, Int64, Rows
+from cudagraph_gate.timeline.nsys_database import Database, Int64, Rows, text_of
 from cudagraph_gate.timeline.nsys_pages import NULL
 from cudagraph_gate.timeline.nsys_rows import (
     ID_BITS,
     ID_MASK,
+    MOMENTS,
     NO_NAME,
+    NOT_NAMED,
     Bools,
+    Processes,
     Strings,
     Values,
     as_frame,
     in_order,
     or_zero,
     picked,
-    process_of,
     sensible,
     thread_of,
 )
@@ -32,6 +34,8 @@ RANGE_TYPES: Final = (59, 60, 70, 71)
 """Push/pop and start/end ranges, of the program and of text files (ENUM_NSYS_EVENT_TYPE)."""
 DOMAIN_TYPES: Final = (75,)
 """A row of this type names a domain of its process."""
+DOMAIN_MASK: Final = (1 << 32) - 1
+"""Numbers of domains have 32 bits."""
 DEFAULT_DOMAIN: Final = "NVTX"
 
 OVERHEADS: Final = "PROFILER_OVERHEAD"
@@ -48,9 +52,10 @@ SCHEDULING: Final = "SCHED_EVENTS"
 class Ranges:
     """Reads the NVTX ranges that have a start and an end into ``frame``; marks are left out."""
 
-    def __init__(self, database: Database, strings: Strings) -> None:
+    def __init__(self, database: Database, strings: Strings, processes: Processes) -> None:
         self._database = database
         self._strings = strings
+        self._processes = processes
         self.frame = as_frame(RANGE_COLUMNS, self._values())
 
     def _values(self) -> Values:
@@ -63,7 +68,8 @@ class Ranges:
         if lost := int(marked.sum() - complete.sum()):
             self._database.problems.append(f"{lost} ranges have no complete times and are left out")
         names = _text_column(texts, rows["textId"], self._strings)
-        domain = self._domains(rows, names, complete)
+        process = self._processes.of(rows["globalTid"])
+        domain = self._domains(rows, process, names, complete)
         rows = picked(rows, complete)
         end_thread = np.where(rows["endGlobalTid"] == NULL, rows["globalTid"], rows["endGlobalTid"])
         values = {
@@ -71,7 +77,7 @@ class Ranges:
             "domain": domain,
             "start_ns": rows["start"],
             "end_ns": rows["end"],
-            "process": process_of(rows["globalTid"]),
+            "process": process[complete],
             "thread": thread_of(rows["globalTid"]),
             "end_thread": thread_of(end_thread),
         }
@@ -93,15 +99,14 @@ class Ranges:
             rows, texts = picked(rows, slice(count)), texts[:count]
         return rows, texts
 
-    def _domains(self, rows: Rows, names: pd.Categorical, chosen: Bools) -> pd.Categorical:
+    def _domains(self, rows: Rows, process: Int64, names: pd.Categorical, chosen: Bools) -> pd.Categorical:
         """Name of the domain of each chosen row; domains are numbered by process."""
-        number = or_zero(rows["domainId"])
-        key = process_of(rows["globalTid"]) << 32 | number
+        key = process << 32 | or_zero(rows["domainId"]) & DOMAIN_MASK
         created = np.flatnonzero(np.isin(rows["eventType"], DOMAIN_TYPES))
         named = {int(key[row]): str(names[row]) for row in created}
         codes, distinct = pd.factorize(key[chosen])
-        texts = [named.get(int(one), _unnamed(int(one) & (1 << 32) - 1)) for one in distinct]
-        unknown = sum(int(one) not in named and bool(int(one) & (1 << 32) - 1) for one in distinct)
+        texts = [named.get(int(one), _unnamed(int(one) & DOMAIN_MASK)) for one in distinct]
+        unknown = sum(int(one) not in named and bool(int(one) & DOMAIN_MASK) for one in distinct)
         if unknown:
             self._database.problems.append(f"{unknown} NVTX domains have no name in the file")
         return coded(codes, texts)
@@ -114,24 +119,24 @@ def _unnamed(number: int) -> str:
 def _text_column(texts: list[str | None], ids: Int64, strings: Strings) -> pd.Categorical:
     """The text of each row: its own, else the string that it names, else NO_NAME."""
     codes, distinct = pd.factorize(np.array(texts, dtype=object))
-    own = coded(codes, [str(text) for text in distinct]) if (codes >= 0).all() else None
+    own = coded(codes, [text_of(text) for text in distinct]) if (codes >= 0).all() else None
     if own is not None:
         return own
     places, numbers = pd.factorize(np.where(codes >= 0, NULL, ids))
     found = [NO_NAME if strings.lacks(int(number)) else strings.text(int(number)) for number in numbers]
     return coded(
-        np.where(codes >= 0, codes, places + len(distinct)), [*(str(text) for text in distinct), *found]
+        np.where(codes >= 0, codes, places + len(distinct)), [*(text_of(text) for text in distinct), *found]
     )
 
 
-def overheads_of(database: Database, strings: Strings) -> pd.DataFrame:
+def overheads_of(database: Database, strings: Strings, processes: Processes) -> pd.DataFrame:
     """Intervals that the recorder itself cost; what the program would cost without it is left out."""
-    parts = [_overheads(database, strings, OVERHEADS), _overheads(database, strings, CUPTI_OVERHEADS)]
+    parts = [_overheads(database, strings, processes, table) for table in (OVERHEADS, CUPTI_OVERHEADS)]
     values, _ = in_order(OVERHEAD_COLUMNS, parts, ("end_ns", "process", "name"))
     return as_frame(OVERHEAD_COLUMNS, values)
 
 
-def _overheads(database: Database, strings: Strings, table: str) -> Values:
+def _overheads(database: Database, strings: Strings, processes: Processes, table: str) -> Values:
     rows = database.integers(table, ("start", "end"), ("globalTid", "nameId", "overheadType"))
     if rows is None:
         return {"start_ns": np.zeros(0, np.int64)}
@@ -144,11 +149,11 @@ def _overheads(database: Database, strings: Strings, table: str) -> Values:
         "name": strings.column(rows["nameId"]),
         "start_ns": rows["start"],
         "end_ns": rows["end"],
-        "process": process_of(rows["globalTid"]),
+        "process": processes.of(rows["globalTid"]),
     }
 
 
-def cpu_times_of(database: Database, calls: pd.DataFrame) -> pd.DataFrame:
+def cpu_times_of(database: Database, calls: pd.DataFrame, processes: Processes) -> pd.DataFrame:
     """When the threads that made API calls were on a CPU, from one scheduling event to the next.
 
     A stretch between two events that don't fit together (one was lost) is left out: it was not sampled.
@@ -156,14 +161,17 @@ def cpu_times_of(database: Database, calls: pd.DataFrame) -> pd.DataFrame:
     rows = database.integers(SCHEDULING, ("start", "isSchedIn", "globalTid"))
     if rows is None or calls.empty:
         return as_frame(CPU_TIME_COLUMNS, {})
-    process, thread = process_of(rows["globalTid"]), thread_of(rows["globalTid"])
-    key = process << ID_BITS | thread
+    process, start = processes.known(rows["globalTid"]), rows["start"]
+    key = process << ID_BITS | thread_of(rows["globalTid"])
     callers = calls[["process", "thread"]].drop_duplicates().to_numpy(dtype=np.int64)
-    wanted = np.isin(key, callers[:, 0] << ID_BITS | callers[:, 1]) & (rows["start"] != NULL)
-    key, start, scheduled = key[wanted], rows["start"][wanted], rows["isSchedIn"][wanted]
+    of_caller = (process != NOT_NAMED) & np.isin(key, callers[:, 0] << ID_BITS | callers[:, 1])
+    wanted = of_caller & (start > -MOMENTS) & (start < MOMENTS)
+    key, start, scheduled = key[wanted], start[wanted], rows["isSchedIn"][wanted]
     order = np.lexsort((start, key))
     key, start, scheduled = key[order], start[order], scheduled[order]
-    fits = (key[1:] == key[:-1]) & (scheduled[1:] != scheduled[:-1]) & (start[1:] > start[:-1])
+    told = np.isin(scheduled, (0, 1))
+    turns = told[1:] & told[:-1] & (scheduled[1:] != scheduled[:-1])
+    fits = (key[1:] == key[:-1]) & turns & (start[1:] > start[:-1])
     at = np.flatnonzero(fits)
     values = {
         "process": key[at] >> ID_BITS,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from cudagraph_gate.timeline.nsys_database import Database, Int64, Rows
+from cudagraph_gate.timeline.nsys_database import Database, Int64, Rows, integer_of, text_of
 from cudagraph_gate.timeline.nsys_pages import NULL
 from cudagraph_gate.timeline.table import frame
 from cudagraph_gate.timeline.texts import coded
@@ -23,15 +23,19 @@ ID_MASK: Final = (1 << ID_BITS) - 1
 """A ``globalTid`` holds the thread in its lowest 24 bits and the process in the next 24; a ``globalPid`` is
 the same with thread 0. Above them stands the machine (Nsight Systems, exported data, "Serialized process and
 thread identifiers")."""
-MACHINE_BITS: Final = 2 * ID_BITS
+MACHINE_AND_PROCESS_MASK: Final = (1 << 64 - ID_BITS) - 1
+OTHER_MACHINES: Final = ID_MASK + 1
+"""Processes whose id is taken by one of another machine are numbered from here: no process id is as high."""
+NOT_NAMED: Final = -1
+"""No process."""
+MOMENTS: Final = 1 << 62
+"""Times lie between minus and plus this, 146 years: what is further off is damage, and would not fit an int64
+when two are subtracted."""
+CORRELATIONS: Final = 1 << 32
+"""CUPTI's correlation ids are below it."""
 NO_NAME: Final = "(no name)"
 """Stands for a name whose string the file lacks."""
 INT32: Final = np.iinfo(np.int32)
-
-
-def process_of(ids: Int64) -> Int64:
-    """Process of each ``globalPid`` or ``globalTid``; 0 where it is NULL."""
-    return or_zero(ids) >> ID_BITS & ID_MASK
 
 
 def thread_of(ids: Int64) -> Int64:
@@ -44,9 +48,19 @@ def or_zero(values: Int64) -> Int64:
     return np.where(values == NULL, 0, values)
 
 
+def correlation_of(values: Int64) -> Int64:
+    """The correlation ids with 0, which is *none*, for NULL and for what can't be one."""
+    return np.where((values < 0) | (values >= CORRELATIONS), 0, values)
+
+
 def small(values: Int64) -> Int64:
     """The values with 0 for NULL and for what does not fit a timeline's 32 bits."""
-    return np.where((values < INT32.min) | (values > INT32.max), 0, values)
+    return np.where(fits(values), values, 0)
+
+
+def fits(values: Int64) -> Bools:
+    """Whether each value is there and fits a timeline's 32 bits."""
+    return np.asarray((values >= INT32.min) & (values <= INT32.max), np.bool_)
 
 
 def same(value: str, count: int) -> pd.Categorical:
@@ -55,44 +69,87 @@ def same(value: str, count: int) -> pd.Categorical:
 
 
 class Processes:
-    """Process of each row. Rows of a table without process ids belong to the one process that the other
-    tables name, if there is one; else to process 0, which matches no other."""
+    """Process of each row.
+
+    A process keeps its id as its number, unless a process of another machine has it: then it gets one of its
+    own, from OTHER_MACHINES on. Rows without a process id belong to the one process that ``tables`` name, if
+    there is one; else to process 0, which matches no other.
+    """
 
     def __init__(self, database: Database, tables: Mapping[str, str]) -> None:
         """``tables``: the tables that matter, with the column of their process or thread ids."""
-        self.machines: set[int] = set()
-        self._sole = 0
-        if any(name in database.tables and not database.has(name, tables[name]) for name in tables):
-            found = self._named(database, tables)
-            self._sole = found.pop() if len(found) == 1 else 0
-            if len(found) > 1:
-                database.problems.append("some tables don't tell processes apart, and there are several")
-
-    def _named(self, database: Database, tables: Mapping[str, str]) -> set[int]:
-        found: set[int] = set()
-        for table, column in tables.items():
-            rows = database.integers(table, (column,)) if database.has(table, column) else None
-            if rows is not None:
-                found |= set(process_of(rows[column][rows[column] != NULL]).tolist())
-        return found
+        self._database = database
+        self._tables = tables
+        self._numbers: dict[int, int] = {}
+        self._taken: set[int] = set()
+        self._renumbered = 0
+        self._sole: int | None = None
 
     def of(self, ids: Int64) -> Int64:
         """Process of each ``globalPid`` or ``globalTid``."""
-        machines = ids[ids != NULL] >> MACHINE_BITS
-        if len(machines):
-            self.machines |= {int(machines.min()), int(machines.max())}
-        return np.where(ids == NULL, self._sole, process_of(ids))
+        codes, distinct = pd.factorize(_machine_and_process(ids), sort=True)
+        numbers = [self._unnamed() if key == NOT_NAMED else self._number(int(key)) for key in distinct]
+        return np.array(numbers, np.int64)[codes]
+
+    def known(self, ids: Int64) -> Int64:
+        """As ``of``, but NOT_NAMED for a process of which no row has been read yet."""
+        codes, distinct = pd.factorize(_machine_and_process(ids))
+        return np.array([self._numbers.get(int(key), NOT_NAMED) for key in distinct], np.int64)[codes]
+
+    def problems(self) -> list[str]:
+        """What the numbers do not tell of processes, as far as rows have been read."""
+        machines = {key >> ID_BITS for key in self._numbers}
+        if len(machines) < 2:
+            return []
+        line = f"the report covers {len(machines)} machines"
+        if self._renumbered:
+            line += (
+                f": {self._renumbered} processes have an id that another machine's process has too, and are "
+                f"numbered from {OTHER_MACHINES} on"
+            )
+        return [line]
+
+    def _number(self, key: int) -> int:
+        if key not in self._numbers:
+            process = key & ID_MASK
+            taken = process in self._taken
+            self._numbers[key] = OTHER_MACHINES + self._renumbered if taken else process
+            self._renumbered += taken
+            self._taken.add(process)
+        return self._numbers[key]
+
+    def _unnamed(self) -> int:
+        """Process of the rows that name none."""
+        if self._sole is None:
+            found = self._named()
+            self._sole = self._number(found.pop()) if len(found) == 1 else 0
+            if len(found) > 1:
+                self._database.problems.append("some rows don't name their process, and there are several")
+        return self._sole
+
+    def _named(self) -> set[int]:
+        found: set[int] = set()
+        for table, column in self._tables.items():
+            has = self._database.has(table, column)
+            rows = self._database.integers(table, (column,)) if has else None
+            if rows is not None:
+                found |= set(pd.unique(_machine_and_process(rows[column])).tolist())
+        return found - {NOT_NAMED}
+
+
+def _machine_and_process(ids: Int64) -> Int64:
+    """Machine and process of each ``globalPid`` or ``globalTid`` in one; NOT_NAMED where it is NULL."""
+    return np.where(ids == NULL, NOT_NAMED, ids >> ID_BITS & MACHINE_AND_PROCESS_MASK)
 
 
 class Strings:
     """The table StringIds. ``missing`` counts the rows whose string it lacks."""
 
     def __init__(self, database: Database) -> None:
-        self._texts = {
-            int(number): str(text)
-            for number, text in database.values("StringIds", ("id", "value"))
-            if number is not None and text is not None
-        }
+        rows = [(integer_of(one), text) for one, text in database.values("StringIds", ("id", "value"))]
+        self._texts = {one: text_of(text) for one, text in rows if one is not None and text is not None}
+        if unusable := sum(one is None or text is None for one, text in rows):
+            database.problems.append(f"{unusable} strings of the file have no id or no text and are left out")
         self.missing = 0
 
     def text(self, number: int) -> str:
@@ -119,7 +176,7 @@ def sensible(rows: Rows) -> Bools:
     Times before 0 are right: they count from the start of the session, and tracing begins before it.
     """
     start, end = rows["start"], rows["end"]
-    return np.asarray((start != NULL) & (end >= start) & (end != 0), np.bool_)
+    return np.asarray((start > -MOMENTS) & (end < MOMENTS) & (end >= start) & (end != 0), np.bool_)
 
 
 def picked(values: Mapping[str, Any], chosen: Any) -> Values:

@@ -9,8 +9,8 @@ import pytest
 from made_timelines import Row, call, constant, diagnosed, kernel, request, span, sync
 from segment_by_hand import made_segment
 
-from cudagraph_gate.diagnosis.causes import LONG_GAP_NS
 from cudagraph_gate.diagnosis.conclusion import NOTHING_RECORDED, conclude, worth_trying
+from cudagraph_gate.diagnosis.gaps import LONG_GAP_NS
 from cudagraph_gate.diagnosis.limiter import Limits
 from cudagraph_gate.model import Limiter, NotMeasured, Prediction, Requests
 
@@ -183,7 +183,9 @@ def test_no_requests_are_told() -> None:
 
 def test_idle_that_is_not_measurable_is_told_with_its_reason() -> None:
     told = diagnosed([kernel(0, 10)], dropped_records=3).conclusion
-    assert told == "Idle time can't be measured: the recorder dropped 3 records: idle may be unrecorded work."
+    assert (
+        told == "Idle time can't be measured: 3 records are missing, and what looks idle may be their work."
+    )
 
 
 def test_no_gpu_work_is_told() -> None:

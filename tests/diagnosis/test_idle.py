@@ -76,7 +76,7 @@ def test_dropped_records_make_idle_not_measurable() -> None:
     assert isinstance(device.idle_ns, NotMeasured)
     assert "3 records" in device.idle_ns.reason
     assert (device.busy_ns, device.causes, device.top_idle) == (20, {}, ())
-    assert "the recorder dropped 3 records" in diagnosis.problems
+    assert "3 records are missing" in diagnosis.problems
 
 
 def test_a_graph_launch_without_nodes_makes_idle_of_its_process_not_measurable() -> None:

@@ -10,8 +10,8 @@ import pytest
 from made_timelines import Row, call, diagnosed, kernel, overhead, request, sync, timeline, times
 
 from cudagraph_gate.diagnosis import diagnose
-from cudagraph_gate.diagnosis.causes import LONG_GAP_NS
 from cudagraph_gate.diagnosis.gap_histogram import EDGES_NS
+from cudagraph_gate.diagnosis.gaps import LATE_START_NS, LONG_GAP_NS, SHORT_GAP_NS
 from cudagraph_gate.diagnosis.idle import IdleOfDevice, idle_of_devices
 from cudagraph_gate.diagnosis.limiter import Limits, idle_gaps_of, limits_of
 from cudagraph_gate.diagnosis.submission import operations_with_submission
@@ -86,6 +86,23 @@ def test_host_work_off_the_cpu_is_a_wait_and_is_taken_from_the_long_gaps_first()
     assert found.parts_ns[Limiter.SUBMISSION] == 100
 
 
+def test_a_gap_of_many_times_the_median_is_no_launching() -> None:
+    # Launches every 30 µs, and once in ten a loader of 0.8 ms.
+    starts = [n * 30_000 + n // 10 * 800_000 for n in range(100)]
+    rows, calls = launched(*((at, at + 1_000) for at in starts))
+    found = limits(device_of(rows, calls, window=(0, starts[-1])))
+    assert found.limiter is Limiter.HOST_WORK
+    assert found.parts_ns[Limiter.HOST_WORK] > 9 * 800_000
+
+
+def test_a_late_start_is_no_submission() -> None:
+    waited = 3 * LATE_START_NS
+    rows = [kernel(0, 10, 1), kernel(10 + waited, 20 + waited, 2)]
+    found = diagnosed(rows, [call(-9, -5, 1), call(1, 5, 2)])
+    assert found.devices[0].causes[Cause.LAUNCH_LATENCY] == waited
+    assert found.limiter is Limiter.UNKNOWN
+
+
 def test_time_without_requests_is_no_request() -> None:
     rows, calls = launched((10, 30), (1_010, 1_030))
     assert diagnosed(rows, calls, [request(0, 40), request(1_000, 1_040)]).limiter is Limiter.NO_REQUEST
@@ -134,6 +151,7 @@ def test_gaps_are_told_by_length() -> None:
         count=3,
         median_ns=150,
         longest_ns=4_999_770,
+        long_ns=SHORT_GAP_NS,
         short_ns=200,
         histogram=Histogram(lower_ns=EDGES_NS[:15], counts=(1, 1, *[0] * 12, 1)),
         idle_ns=(50, 150, *[0] * 12, 4_999_770),

@@ -127,7 +127,12 @@ class Export:
         return self.add(table, **(place | {"start": start, "end": end, "correlationId": correlation} | more))
 
     def kernel(
-        self, start: int | None, end: int | None, correlation: int = 1, name: str = "kernel", **more: Any
+        self,
+        start: int | None,
+        end: int | None,
+        correlation: int | None = 1,
+        name: str = "kernel",
+        **more: Any,
     ) -> Export:
         """A kernel of one block."""
         names = {"demangledName": self.string(name), "shortName": self.string(f"short {name}")}

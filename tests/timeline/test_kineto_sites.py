@@ -59,7 +59,12 @@ def test_each_call_is_looked_up_on_its_own_thread() -> None:
 @pytest.mark.parametrize(
     ("name", "site"),
     [
-        ("torch/cuda/__init__.py(975): synchronize", "torch/cuda/__init__.py:975 synchronize"),
+        ("torch/cuda/__init__.py(975): synchronize", "__init__.py:975 synchronize"),
+        ("../../home/alice/secret/train.py(5): f", "train.py:5 f"),
+        ("..\\alice\\secret/deep\\train.py(5): f", "train.py:5 f"),
+        ("alice/my job (2)/train.py(5): f", "train.py:5 f"),
+        ("C:train.py(5): f", "train.py:5 f"),
+        ("<string>(1): f", "<string>:1 f"),
         ("train.py(12): <module>", "train.py:12 <module>"),
         ("/home/someone/job/train.py(3): step", "train.py:3 step"),
         ("C:\\Users\\someone\\train.py(3): step", "train.py:3 step"),

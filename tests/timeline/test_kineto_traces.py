@@ -16,7 +16,8 @@ from cudagraph_gate.diagnosis import diagnose
 from cudagraph_gate.errors import EvidenceError
 from cudagraph_gate.model import NotMeasured
 from cudagraph_gate.timeline.api_names import is_driver, is_graph_launch, is_kernel_launch
-from cudagraph_gate.timeline.kineto import read_kineto, read_ranks
+from cudagraph_gate.timeline.kineto import read_kineto
+from cudagraph_gate.timeline.kineto_ranks import read_ranks
 from cudagraph_gate.timeline.table import Timeline
 
 NO_TIMES = NotMeasured(reason="a file")
@@ -162,7 +163,14 @@ def test_waits_of_streams_are_told(traces: Path) -> None:
 
 def test_blocking_calls_have_the_function_that_made_them(traces: Path) -> None:
     calls = read_kineto(path_of(traces, "h100_Falconsai_nsfw")).calls
-    assert set(calls["site"][calls["blocking"]]) == {"torch/cuda/__init__.py:975 synchronize"}
+    assert set(calls["site"][calls["blocking"]]) == {"__init__.py:975 synchronize"}
+
+
+def test_files_of_many_recordings_are_no_ranks(traces: Path, tmp_path: Path) -> None:
+    for name in ("sampled_rank-0", "sampled_rank-1", "nccl_data"):
+        (tmp_path / f"{name}.json.gz").write_bytes(path_of(traces, name).read_bytes())
+    with pytest.raises(EvidenceError, match="file 1 of 3 shares no moment with the others"):
+        read_ranks(tmp_path)
 
 
 def test_two_ranks_are_two_devices_of_two_processes(traces: Path, tmp_path: Path) -> None:

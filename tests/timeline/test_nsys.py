@@ -11,7 +11,7 @@ import pytest
 from cudagraph_gate.timeline.nsys import read_nsys
 from cudagraph_gate.timeline.table import GRAPH, KERNEL, MEMCPY, MEMSET, Timeline
 from tests.timeline import nsys_files as tables
-from tests.timeline.nsys_files import SCHEMAS, Export, global_tid
+from tests.timeline.nsys_files import MACHINE, SCHEMAS, Export, global_tid
 
 
 @pytest.fixture
@@ -87,9 +87,36 @@ def test_processes_and_threads_are_told_apart(export: Export) -> None:
     assert rows(timeline, "calls", "process", "thread") == [(100, 99), (4_194_303, 4_194_302)]
 
 
-def test_several_machines_are_pointed_out(export: Export) -> None:
-    export.kernel(10, 20, 1).kernel(30, 40, 1, globalPid=global_tid() | 2 << 48)
-    assert "several machines" in read_nsys(export.done()).meta.problems[0]
+def test_equal_processes_of_several_machines_stay_apart(export: Export) -> None:
+    other = 2 << 48
+    for machine in (0, other):
+        export.call("cudaLaunchKernel", 1 + machine // other, 5, 1, globalTid=global_tid() + machine)
+        export.kernel(10, 20, 1, globalPid=global_tid(thread=0) + machine)
+        export.range(1, 2, "step", globalTid=global_tid() + machine)
+    export.kernel(30, 40, 2, globalPid=global_tid(200, 0) + other)
+    timeline = read_nsys(export.done())
+    first = 1 << 24
+    assert timeline.operations["process"].tolist() == [100, first, 200]
+    assert rows(timeline, "calls", "process", "thread") == [(100, 101), (first, 101)]
+    assert timeline.ranges["process"].tolist() == [100, first]
+    assert timeline.meta.problems == (
+        "the report covers 2 machines: 1 processes have an id that another machine's process has too, and "
+        f"are numbered from {first} on",
+    )
+
+
+def test_different_processes_of_several_machines_keep_their_ids(export: Export) -> None:
+    export.kernel(10, 20, 1).kernel(30, 40, 1, globalPid=global_tid(200, 0) - MACHINE - (1 << 63))
+    timeline = read_nsys(export.done())
+    assert timeline.operations["process"].tolist() == [100, 200]
+    assert timeline.meta.problems == ("the report covers 2 machines",)
+
+
+def test_rows_without_a_process_belong_to_the_only_one(export: Export) -> None:
+    export.kernel(10, 20, globalPid=None).call("cudaLaunchKernel", 1, 2).range(1, 2, "step", globalTid=None)
+    timeline = read_nsys(export.done())
+    assert timeline.operations["process"].tolist() == timeline.ranges["process"].tolist() == [100]
+    assert timeline.meta.problems == ()
 
 
 def test_a_table_without_processes_belongs_to_the_only_one(export: Export) -> None:
@@ -99,10 +126,13 @@ def test_a_table_without_processes_belongs_to_the_only_one(export: Export) -> No
 
 def test_with_several_processes_a_table_without_them_matches_none(export: Export) -> None:
     export.without(tables.KERNEL, "globalPid").kernel(10, 20)
-    export.call("cudaLaunchKernel", 1, 2).call("cudaLaunchKernel", 1, 2, globalTid=global_tid(200, 201))
+    export.call("cudaLaunchKernel", 1, 2).call("cudaMalloc", 1, 2, globalTid=global_tid(200, 201))
     timeline = read_nsys(export.done())
     assert timeline.operations["process"].tolist() == [0]
-    assert timeline.meta.problems == ("some tables don't tell processes apart, and there are several",)
+    assert timeline.meta.problems == (
+        "some rows don't name their process, and there are several",
+        "1 operations lack what tells their launch call",
+    )
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,17 @@ def test_processes_with_the_same_correlations_stay_apart(traces: Path) -> None:
     assert timeline.calls.loc[timeline.calls["blocking"], "name"].tolist() == ["cudaStreamSynchronize"] * 8
 
 
+@pytest.mark.parametrize(
+    ("file", "unfinished"), [(GRAPHED, 0), (TWO_GPUS, 1714), (SYNTHETIC, 0), (COMPILING, 0), (SYNC_BOUND, 0)]
+)
+def test_no_launch_of_these_files_was_lost(traces: Path, file: str, unfinished: int) -> None:
+    # GRAPHED has a captured launch; TWO_GPUS is cut off while two processes have 857 launches queued each.
+    meta = read_nsys(traces / file).meta
+    assert meta.dropped_records == 0
+    said = [problem for problem in meta.problems if "launches had not run" in problem]
+    assert said == ([f"{unfinished} launches had not run when the recording ended"] if unfinished else [])
+
+
 def test_one_percent_idle_of_a_made_file(traces: Path) -> None:
     device = diagnosed(read_nsys(traces / SYNTHETIC)).devices[0]
     assert device.idle_ns == 399 * 10_000
