@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -98,6 +99,11 @@ class CausedPieces:
     """For each idle interval (``pieces.owners``) the submitting thread of its end; 0 if it is not known."""
     idle: Intervals
     """The idle intervals, which the pieces fill."""
+
+    @cached_property
+    def median_gap_ns(self) -> float:
+        """Median length of the idle intervals; 0 where there is none."""
+        return float(np.median(self.interval_lengths_ns())) if len(self.idle) else 0.0
 
     def interval_lengths_ns(self) -> Int64:
         """Length of each idle interval."""

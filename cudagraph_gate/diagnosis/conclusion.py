@@ -225,7 +225,7 @@ def _not_captured(requests: Requests | NotMeasured) -> str:
     if isinstance(requests, NotMeasured) or not requests.blocking_calls:
         return ""
     calls = "a blocking call" if requests.blocking_calls == 1 else f"{requests.blocking_calls} blocking calls"
-    return f" But {calls} inside each request can't be captured."
+    return f" But {calls} inside each request can't be captured as it is."
 
 
 def _percent(share: float) -> str:

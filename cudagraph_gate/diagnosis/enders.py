@@ -59,6 +59,13 @@ class Running:
         """A column at some rows."""
         return self.frame[name].to_numpy()[rows]
 
+    def rows(self, places: Int64) -> Int64:
+        """Rows in the timeline's operations of some of these."""
+        labels = self.frame.index
+        if isinstance(labels, pd.RangeIndex):
+            return int64(labels.start + labels.step * places)
+        return int64(labels.to_numpy()[places])
+
     def ending(self, idle: Intervals) -> Int64:
         """Row of the operation that ends each idle interval; the last row where none does (ramp)."""
         ends = idle.ends

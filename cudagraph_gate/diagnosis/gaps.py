@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from cudagraph_gate.diagnosis.causes import CAUSES, CausedPieces
-from cudagraph_gate.diagnosis.intervals import Int64, Intervals, int64
+from cudagraph_gate.diagnosis.intervals import Int64, blocks, int64
 from cudagraph_gate.model import SUBMISSION_CAUSES, Cause
 
 LONG_GAP_NS: Final = 1_000_000
@@ -23,12 +23,9 @@ LATE_START_NS: Final = 20_000
 that nobody recorded, such as a host callback, and wait for it in a graph too."""
 
 
-def longest_launch_gap_ns(idle: Intervals) -> int:
+def longest_launch_gap_ns(caused: CausedPieces) -> int:
     """The longest idle interval of a device that launching operations explains."""
-    if not len(idle):
-        return LONG_GAP_NS
-    median_ns = float(np.median(idle.ends - idle.starts))
-    return int(np.clip(TIMES_THE_MEDIAN * median_ns, SHORT_GAP_NS, LONG_GAP_NS))
+    return round(min(max(TIMES_THE_MEDIAN * caused.median_gap_ns, SHORT_GAP_NS), LONG_GAP_NS))
 
 
 def late_starts(caused: CausedPieces) -> Int64:
@@ -40,10 +37,12 @@ def late_starts(caused: CausedPieces) -> Int64:
 def launch_idle_ns(caused: CausedPieces) -> Int64:
     """For each idle interval, the part that launching caused: none of it in long gaps and of late starts."""
     pieces, lengths = caused.pieces, caused.interval_lengths_ns()
-    submitting = np.isin(caused.causes, [CAUSES.index(cause) for cause in SUBMISSION_CAUSES])
-    submitting[late_starts(caused)] = False
-    chosen = np.flatnonzero(submitting)
+    submitting = np.array([cause in SUBMISSION_CAUSES for cause in CAUSES])
     found = np.zeros(len(lengths), dtype=np.int64)
-    np.add.at(found, pieces.owners[chosen], pieces.ends[chosen] - pieces.starts[chosen])
-    found[lengths > longest_launch_gap_ns(caused.idle)] = 0
+    for part in blocks(len(pieces)):
+        chosen = np.flatnonzero(submitting[caused.causes[part]]) + part.start
+        np.add.at(found, pieces.owners[chosen], pieces.ends[chosen] - pieces.starts[chosen])
+    late = late_starts(caused)
+    np.subtract.at(found, pieces.owners[late], pieces.ends[late] - pieces.starts[late])
+    found[lengths > longest_launch_gap_ns(caused)] = 0
     return found

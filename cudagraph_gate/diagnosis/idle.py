@@ -60,6 +60,8 @@ class IdleOfDevice:
 
     summary: DeviceIdle
     pieces: CausedPieces | None
+    enders: Int64 | None = None
+    """Row of the operation that ends each idle interval of ``pieces``; any row where none does (ramp)."""
 
 
 def idle_of_devices(
@@ -140,7 +142,8 @@ def _one_device(
     pieces, causes = _attributed(idle, running, host, timeline.calls, at_once)
     _check_sum(busy.length_ns, causes, window)
     top = tuple(_top_idle(idle, running, host, window, timeline.calls))
-    return IdleOfDevice(_summary(operations, where, window, busy, idle.length_ns, causes, top), pieces)
+    summary = _summary(operations, where, window, busy, idle.length_ns, causes, top)
+    return IdleOfDevice(summary, pieces, running.rows(running.ending(idle)))
 
 
 def _attributed(

@@ -141,7 +141,7 @@ def _by_gap(caused: CausedPieces, causes: dict[Cause, int], request_starts: Int6
     pieces, idle = caused.pieces, caused.idle
     kind = np.full(len(idle), SHORT, dtype=np.int8)
     kind[_after_wait(caused, request_starts)] = AFTER_WAIT
-    longest_ns = longest_launch_gap_ns(idle)
+    longest_ns = longest_launch_gap_ns(caused)
     for part in blocks(len(idle)):
         kind[part][idle.ends[part] - idle.starts[part] > longest_ns] = LONG
     table = np.zeros(3 * len(CAUSES), dtype=np.int64)
@@ -183,10 +183,10 @@ def idle_gaps_of(device: IdleOfDevice) -> IdleGaps | NotMeasured:
     found, idle_ns = histogram(lengths), np.zeros(len(EDGES_NS), dtype=np.int64)
     for part in blocks(len(lengths)):
         np.add.at(idle_ns, buckets_of(lengths[part]), lengths[part])
-    first, longest_ns = EDGES_NS.index(found.lower_ns[0]), longest_launch_gap_ns(device.pieces.idle)
+    first, longest_ns = EDGES_NS.index(found.lower_ns[0]), longest_launch_gap_ns(device.pieces)
     return IdleGaps(
         count=len(lengths),
-        median_ns=round(float(np.median(lengths))),
+        median_ns=round(device.pieces.median_gap_ns),
         longest_ns=int(np.max(lengths)),
         long_ns=longest_ns,
         short_ns=int(lengths[lengths <= longest_ns].sum()),

@@ -16,12 +16,13 @@ from cudagraph_gate.diagnosis.segment_prediction import Repeat
 from cudagraph_gate.diagnosis.segment_tokens import Lane
 from cudagraph_gate.diagnosis.submission import ints
 from cudagraph_gate.model import Capturability, MapEdge, MapNode, MapRole, SegmentMap
+from cudagraph_gate.timeline.kernel_names import kernel_name
 from cudagraph_gate.timeline.table import KERNEL
 
 MOST_NODES: Final = 200
 """Nodes of a map: more no person reads and no picture holds; the rest is one last node."""
 LONGEST_LABEL: Final = 80
-"""Characters of a label: kernel names of templates have thousands."""
+"""Characters of a label: some kernel names have thousands."""
 HOST_SOURCE: Final = "each replay copies from the same host address: the source must stay there"
 HOST_TARGET: Final = "each replay copies to the same host address: the target must stay there"
 CHILD_GRAPH: Final = "a graph already; in a capture its launch becomes a child graph"
@@ -238,7 +239,7 @@ def _streams(repeat: Repeat, role: Int64) -> Int64:
 
 def _label(names: np.ndarray[tuple[int], np.dtype[np.object_]]) -> str:
     """The first name, and how many others there are."""
-    distinct = dict.fromkeys(names.tolist())
+    distinct = dict.fromkeys(map(kernel_name, names.tolist()))
     first = next(iter(distinct))
     if len(first) > LONGEST_LABEL:
         first = f"{first[: LONGEST_LABEL - 1]}…"

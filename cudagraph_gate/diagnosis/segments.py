@@ -10,7 +10,6 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from cudagraph_gate.diagnosis.causes import CausedPieces
 from cudagraph_gate.diagnosis.gaps import launch_idle_ns
 from cudagraph_gate.diagnosis.idle import IdleOfDevice
 from cudagraph_gate.diagnosis.intervals import (
@@ -106,10 +105,10 @@ def _candidates(
         for lane in lanes_of(timeline, operations, window, device.summary.process, device.summary.device)
         for repeats in repeats_of(operations, lane, timeline)
     ]
-    idle_ns = None if device.pieces is None else launch_idle_ns(device.pieces)
+    before_ns = _launch_idle_before(operations, device)
     for lane, repeats in found:
         start, end = _spans(lane, repeats)
-        wasted = _credited(operations, lane, repeats, device.pieces, idle_ns)
+        wasted = _credited(before_ns, lane, repeats)
         yield _Candidate(lane, repeats, device, start, end, _upper_bound_ns(device, lane, wasted))
 
 
@@ -128,23 +127,23 @@ def _spans(lane: Lane, repeats: Repeats) -> tuple[Int64, Int64]:
     return start, int64(end)
 
 
-def _credited(
-    operations: pd.DataFrame, lane: Lane, repeats: Repeats, caused: CausedPieces | None, idle_ns: Int64 | None
-) -> Int64:
+def _launch_idle_before(operations: pd.DataFrame, device: IdleOfDevice) -> Int64:
+    """For each operation, the idle that ended with it and that launching caused."""
+    before = np.zeros(len(operations), dtype=np.int64)
+    if device.pieces is not None and device.enders is not None:
+        idle_ns = launch_idle_ns(device.pieces)
+        caused = np.flatnonzero(idle_ns)
+        before[device.enders[caused]] = idle_ns[caused]
+    return before
+
+
+def _credited(before_ns: Int64, lane: Lane, repeats: Repeats) -> Int64:
     """Idle that launching caused before the operations of each repeat, each ns once.
 
     The first operation counts only where repeats stand back to back: a graph is launched once as well.
     """
-    if caused is None or idle_ns is None or not len(idle_ns):
-        return np.zeros(len(repeats.first), dtype=np.int64)
-    starts = taken(ints(operations, "start_ns"), lane.rows)
-    gap = np.minimum(np.searchsorted(caused.idle.ends, starts), len(idle_ns) - 1)
-    ended = np.flatnonzero((caused.idle.ends[gap] == starts) & (caused.threads[gap] == lane.thread))
-    # Of operations that start together, one ended the gap.
-    place, first_of = np.unique(gap[ended], return_index=True)
-    before = np.zeros(len(starts), dtype=np.int64)
-    before[ended[first_of]] = idle_ns[place]
-    total = np.append(0, np.cumsum(before))
+    total = np.zeros(len(lane.rows) + 1, dtype=np.int64)
+    np.cumsum(taken(before_ns, lane.rows), out=total[1:])
     first, beyond = lane.first[repeats.first], lane.first[repeats.beyond]
     skipped = 0 if repeats.is_back_to_back else 1
     return int64(total[beyond] - total[np.minimum(first + skipped, beyond)])

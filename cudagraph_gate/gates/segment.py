@@ -18,9 +18,10 @@ from cudagraph_gate.gates.check import (
 )
 from cudagraph_gate.gates.policy import Policy
 from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, TrialView, before
-from cudagraph_gate.gates.wording import kernel_name, listed, percent
+from cudagraph_gate.gates.wording import listed, percent
 from cudagraph_gate.model import GateResult, NotMeasured, Reason
 from cudagraph_gate.records import NodeSet, Phase, WorkerEnd
+from cudagraph_gate.timeline.kernel_names import kernel_name
 
 GATE = Gate(2, "segment", (DIAGNOSIS_FILE, PILOT_LOG))
 PHASES: Final = frozenset(phase for phase in Phase if not before(Phase.CAPTURE, phase)) | {Phase.KERNELS}

@@ -117,13 +117,28 @@ def _print_other_devices(console: Console, devices: Sequence[DeviceIdle]) -> Non
 def _print_top_idle(console: Console, device: DeviceIdle) -> None:
     if not device.top_idle:
         return
-    head = ("at ms", "idle", "cause", "next operation", "host call", "range")
-    table = table_of("longest idle", head, right=(0, 1))
-    for idle in device.top_idle[:TOP_IDLE]:
-        at, lasted = f"{idle.start_ns / 1e6:.3f}", duration(idle.duration_ns)
-        names = map(name_cell, (shortened(idle.next_operation), idle.host_call, idle.range_name))
-        add_row(table, at, lasted, idle.cause, *names)
+    table = table_of("longest idle", IDLE_HEAD, right=(0, 1))
+    for at, lasted, cause, *names in idle_rows(device)[:TOP_IDLE]:
+        add_row(table, at, lasted, cause, *map(name_cell, names))
     console.print(table)
+
+
+IDLE_HEAD: Final = ("at ms", "idle", "cause", "next operation", "host call", "range")
+
+
+def idle_rows(device: DeviceIdle) -> list[tuple[str, ...]]:
+    """The longest idle intervals, as ``IDLE_HEAD`` names the columns."""
+    return [
+        (
+            f"{idle.start_ns / 1e6:.3f}",
+            duration(idle.duration_ns),
+            str(idle.cause),
+            shortened(idle.next_operation),
+            idle.host_call,
+            idle.range_name,
+        )
+        for idle in device.top_idle
+    ]
 
 
 # --- ranges ---------------------------------------------------------------------------------------

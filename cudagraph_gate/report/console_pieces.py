@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cudagraph_gate.gates.wording import duration, kernel_name
+from cudagraph_gate.gates.wording import duration
 from cudagraph_gate.model import NotMeasured
+from cudagraph_gate.timeline.kernel_names import kernel_name
 
 SIMULATED_LINE: Final = "SIMULATED DEVICE: virtual times, a rehearsal, never a GO"
 _CONTROLS: Final = dict.fromkeys((*range(32), 127, *range(128, 160)), "\N{REPLACEMENT CHARACTER}")

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from cudagraph_gate.gates.wording import duration, percent
 from cudagraph_gate.model import Capturability, MapNode, NotMeasured, Segment
-from cudagraph_gate.report.console_pieces import add_row, line, or_reason, shortened, table_of
+from cudagraph_gate.report.console_pieces import add_row, line, name_cell, or_reason, table_of
 
 TOP_SEGMENTS: Final = 5
 """Segments shown: those with the most to gain; all are in diagnosis.json."""
@@ -113,7 +113,7 @@ def map_row(node: MapNode) -> tuple[str, ...]:
     return (
         str(node.number),
         node.role,
-        shortened(node.label),
+        node.label,
         node.library or "–",
         str(node.stream) if node.stream else "–",
         str(node.operations),
@@ -132,7 +132,8 @@ def print_segment_maps(console: Console, segments: Sequence[Segment] | NotMeasur
     for segment in segments[:MAPPED_SEGMENTS]:
         table = table_of(f"map of segment {segment.number}", MAP_HEAD, right=(0, 4, 5, 6))
         for node in segment.map.nodes[:TOP_NODES]:
-            add_row(table, *map_row(node))
+            number, role, _, *others = map_row(node)
+            add_row(table, number, role, name_cell(node.label), *others)
         console.print(table)
         if (left := len(segment.map.nodes) - TOP_NODES) > 0:
             line(console, f"{left} more parts are in diagnosis.json")

@@ -47,8 +47,8 @@ _STYLE: Final = """
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
        max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; width: 100%; margin: .5rem 0 1.5rem; }
-th, td { border-bottom: 1px solid var(--line); padding: .3rem .6rem; text-align: left; vertical-align: top;
-         overflow-wrap: anywhere; }
+th, td { border-bottom: 1px solid var(--line); padding: .3rem .6rem; text-align: left; vertical-align: top; }
+td { overflow-wrap: anywhere; } h1, p { overflow-wrap: anywhere; }
 .gates td, .gates th { white-space: nowrap; } .gates td:nth-child(4) { white-space: normal; }
 svg { width: 100%; height: auto; } svg text { fill: var(--ink); font-size: 12px; }
 .axis { stroke: var(--line); } .note { color: var(--soft); }

@@ -19,8 +19,10 @@ from cudagraph_gate.model import (
     Segment,
 )
 from cudagraph_gate.report.console_diagnosis import (
+    IDLE_HEAD,
     RANGE_HEAD,
     host_work_text,
+    idle_rows,
     idle_shares,
     launch_rows,
     prediction_rows,
@@ -100,7 +102,9 @@ def _idle(device: DeviceIdle) -> str:
     ]
     work = device.host_work
     note = f"<p>{escape(host_work_text(work))}</p>" if isinstance(work, HostWork) else ""
-    return title + idle_bar(shares) + table_of(("cause", "time", "of the window"), rows) + note
+    longest = table_of(IDLE_HEAD, map(_escaped, idle_rows(device)))
+    table = table_of(("cause", "time", "of the window"), rows)
+    return f"{title}{idle_bar(shares)}{table}{note}<h3>Longest idle</h3>{longest}"
 
 
 def idle_bar(shares: Sequence[tuple[str, int, float]]) -> str:
@@ -152,7 +156,8 @@ def _submission(found: Diagnosis) -> Iterable[str]:
 def histogram_picture(histogram: Histogram) -> str:
     """How many gaps are how long, as bars."""
     labels = [f"from {duration(lower)}: {count}" for lower, count in zip(*_buckets(histogram), strict=True)]
-    return bars(histogram.counts, labels, "submission gaps by length", duration(histogram.lower_ns[0]))
+    ends = (f"from {duration(histogram.lower_ns[0])}", f"from {duration(histogram.lower_ns[-1])}")
+    return bars(histogram.counts, labels, "submission gaps by length", *ends)
 
 
 def _buckets(histogram: Histogram) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -162,11 +167,14 @@ def _buckets(histogram: Histogram) -> tuple[tuple[int, ...], tuple[int, ...]]:
 def depth_picture(depth: QueueDepth) -> str:
     """Mean queue depth in each part of the window, as bars."""
     labels = [f"{value:.2f}" for value in depth.over_time]
-    return bars(depth.over_time, labels, "queue depth over time", "0")
+    return bars(depth.over_time, labels, "queue depth over time", "start of the window", "its end")
 
 
-def bars(heights: Sequence[float], labels: Sequence[str], name: str, first: str) -> str:
-    """Bars from left to right, the tallest as high as the picture, each with its label to point at."""
+def bars(heights: Sequence[float], labels: Sequence[str], name: str, first: str, last: str = "") -> str:
+    """Bars from left to right, the tallest as high as the picture, each with its label to point at.
+
+    ``first`` and ``last`` stand below the ends of the axis, the tallest height at the top.
+    """
     tallest = max(heights, default=0) or 1
     width = WIDTH / max(len(heights), 1)
     drawn = []
@@ -177,7 +185,10 @@ def bars(heights: Sequence[float], labels: Sequence[str], name: str, first: str)
             f'height="{tall:.2f}" fill="#3182ce"><title>{escape(label)}</title></rect>'
         )
     axis = f'<line class="axis" x1="0" y1="{BARS_HEIGHT}" x2="{WIDTH}" y2="{BARS_HEIGHT}"/>'
-    ends = f'<text x="0" y="{BARS_HEIGHT + 16}">{escape(first)}</text>'
+    below = f'y="{BARS_HEIGHT + 16}"'
+    ends = f'<text x="0" {below}>{escape(first)}</text>'
+    ends += f'<text x="{WIDTH}" {below} text-anchor="end">{escape(last)}</text>'
+    ends += f'<text x="{WIDTH}" y="12" text-anchor="end">highest {max(heights, default=0):,.5g}</text>'
     return (
         f'<svg viewBox="0 0 {WIDTH} {BARS_HEIGHT + 20}" role="img" aria-label="{escape(name)}">'
         f"{''.join(drawn)}{axis}{ends}</svg>"
