@@ -47,10 +47,18 @@ class _Group:
     stream: int
 
 
+@dataclass(frozen=True)
+class _Later:
+    """The parts beyond those that a map can hold."""
+
+    members: Int64
+    parts: int
+
+
 def map_of(repeat: Repeat, lane: Lane, blocking: pd.DataFrame) -> SegmentMap:
     """The map of one repeat; ``blocking`` are the blocking calls that end it."""
     builder = _Builder(repeat)
-    groups = _groups(repeat, lane)
+    groups, later = _groups(repeat, lane)
     steps = [(int(repeat.token[group.members[0]]), 1, place) for place, group in enumerate(groups)]
     steps += [(int(place), 0, row) for row, place in enumerate(repeat.call_place)]
     rest = []
@@ -61,8 +69,8 @@ def map_of(repeat: Repeat, lane: Lane, blocking: pd.DataFrame) -> SegmentMap:
             builder.add_group(groups[place])
         elif not rest:
             builder.add_call(repeat.calls.iloc[place])
-    if rest:
-        builder.add_rest(rest)
+    if rest or later.parts:
+        builder.add_rest(rest, later)
     for name in dict.fromkeys(blocking["name"].astype(str)):
         builder.add_blocking(name)
     return SegmentMap(nodes=tuple(builder.nodes), edges=tuple(builder.edges))
@@ -91,10 +99,10 @@ class _Builder:
             reason = ALL_RANKS
         self._add_work(group.members, ROLES[group.role], group.library, group.stream, reason)
 
-    def add_rest(self, groups: list[_Group]) -> None:
-        members = np.concatenate([group.members for group in groups])
+    def add_rest(self, groups: list[_Group], later: _Later) -> None:
+        members = np.concatenate([*(group.members for group in groups), later.members])
         before = sorted(set(self._last.values()))
-        self._add_work(members, MapRole.WORK, "", 0, "", f"{len(groups)} further parts")
+        self._add_work(members, MapRole.WORK, "", 0, "", f"{len(groups) + later.parts} further parts")
         for source in before:
             self._edge(source, len(self.nodes) - 1, "stream")
 
@@ -186,8 +194,11 @@ class _Builder:
         self.edges.append(MapEdge(source=source, target=target, kind=kind))
 
 
-def _groups(repeat: Repeat, lane: Lane) -> list[_Group]:
-    """Runs of equal library and role on one stream, cut at calls that matter, in order of submission."""
+def _groups(repeat: Repeat, lane: Lane) -> tuple[list[_Group], _Later]:
+    """Runs of equal library and role on one stream, cut at calls that matter, in order of submission.
+
+    Only so many as a map may hold are told apart: a repeat may have tens of thousands.
+    """
     operations = repeat.operations
     names = operations["name"].cat
     libraries = [library_of(str(name)) for name in names.categories[np.unique(names.codes)]]
@@ -203,6 +214,8 @@ def _groups(repeat: Repeat, lane: Lane) -> list[_Group]:
     key = np.stack([stream, epoch, role, library, launch])
     order = np.argsort(stream, kind="stable")
     changes = np.flatnonzero((key[:, order[1:]] != key[:, order[:-1]]).any(axis=0)) + 1
+    first, beyond = np.append(0, changes), np.append(changes, len(order))
+    in_order = np.argsort(order[first], kind="stable")
     found = [
         _Group(
             int64(run),
@@ -210,9 +223,12 @@ def _groups(repeat: Repeat, lane: Lane) -> list[_Group]:
             "" if role[run[0]] == GRAPH else str(texts[run[0]]),
             int(stream[run[0]]),
         )
-        for run in np.split(order, changes)
+        for run in (order[first[place] : beyond[place]] for place in in_order[:MOST_NODES])
     ]
-    return sorted(found, key=lambda group: int(group.members[0]))
+    is_later = np.zeros(len(first), dtype=np.bool_)
+    is_later[in_order[MOST_NODES:]] = True
+    members = order[np.repeat(is_later, beyond - first)]
+    return found, _Later(int64(members), int(is_later.sum()))
 
 
 def _is_prohibited(name: str) -> bool:
