@@ -99,6 +99,8 @@ class CausedPieces:
     """For each idle interval (``pieces.owners``) the submitting thread of its end; 0 if it is not known."""
     idle: Intervals
     """The idle intervals, which the pieces fill."""
+    cadence_ns: float = 0.0
+    """Median time between submissions to the device; 0 where submissions are not known."""
 
     @cached_property
     def median_gap_ns(self) -> float:

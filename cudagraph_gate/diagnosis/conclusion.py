@@ -141,6 +141,8 @@ def _without_times(found: Diagnosis, device: DeviceIdle) -> str:
     if isinstance(found.segments, NotMeasured):
         return f"no gain is predicted: {found.segments.reason}"
     best = _best_segment(found.segments, device)
+    if best is None and any(one.graph_launches for one in found.segments):
+        return f"what repeats is launched as a graph already, so {NO_CANDIDATE}"
     if best is None:
         return f"no sequence of operations repeats, so {NO_CANDIDATE}"
     segment, upper_ns = best

@@ -16,8 +16,8 @@ times that under a recorder. In a longer gap the host did something else, or nob
 SHORT_GAP_NS: Final = 100_000
 """Shorter gaps always may be a matter of launching."""
 TIMES_THE_MEDIAN: Final = 20
-"""Between the two, a gap is too long for launching where it is so many times the device's median gap: a
-loader that takes 0.8 ms stands out among launches of 20 µs."""
+"""Between the two, a gap is too long for launching where it is so many times the median time between
+submissions: a loader that takes 0.8 ms stands out among launches every 20 µs."""
 LATE_START_NS: Final = 20_000
 """An operation whose stream is free starts within a few µs of its launch. Later ones waited for something
 that nobody recorded, such as a host callback, and wait for it in a graph too."""
@@ -25,7 +25,8 @@ that nobody recorded, such as a host callback, and wait for it in a graph too.""
 
 def longest_launch_gap_ns(caused: CausedPieces) -> int:
     """The longest idle interval of a device that launching operations explains."""
-    return round(min(max(TIMES_THE_MEDIAN * caused.median_gap_ns, SHORT_GAP_NS), LONG_GAP_NS))
+    usual_ns = caused.cadence_ns or caused.median_gap_ns
+    return round(min(max(TIMES_THE_MEDIAN * usual_ns, SHORT_GAP_NS), LONG_GAP_NS))
 
 
 def late_starts(caused: CausedPieces) -> Int64:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -31,6 +31,8 @@ from cudagraph_gate.diagnosis.intervals import (
     union,
 )
 from cudagraph_gate.diagnosis.submission import (
+    BEGIN_NS,
+    FINISH_NS,
     GRAPH_LAUNCH,
     SUBMITTER,
     chosen,
@@ -142,8 +144,17 @@ def _one_device(
     pieces, causes = _attributed(idle, running, host, timeline.calls, at_once)
     _check_sum(busy.length_ns, causes, window)
     top = tuple(_top_idle(idle, running, host, window, timeline.calls))
+    pieces = replace(pieces, cadence_ns=_cadence_ns(operations))
     summary = _summary(operations, where, window, busy, idle.length_ns, causes, top)
     return IdleOfDevice(summary, pieces, running.rows(running.ending(idle)))
+
+
+def _cadence_ns(operations: pd.DataFrame) -> float:
+    """Median time from the end of one submission to the begin of the next; 0 where they are not known."""
+    begin, finish = ints(operations, BEGIN_NS), ints(operations, FINISH_NS)
+    gaps = begin[1:] - finish[:-1]
+    gaps = gaps[(gaps > 0) & (finish[:-1] > 0)]
+    return float(np.median(gaps)) if len(gaps) else 0.0
 
 
 def _attributed(

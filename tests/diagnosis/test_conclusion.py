@@ -109,6 +109,13 @@ def test_without_a_segment_there_is_nothing_to_capture() -> None:
     assert not worth_trying(found)
 
 
+def test_what_is_a_graph_already_is_no_candidate() -> None:
+    graph = made_segment(graph_launches=1, prediction=NotMeasured(reason="it is a graph already"))
+    found = msgspec.structs.replace(LAUNCH_BOUND, segments=(graph,), limiter=Limiter.SUBMISSION)
+    assert conclude(found, limited()).endswith("is launched as a graph already, so a graph is no candidate.")
+    assert not worth_trying(found)
+
+
 def test_a_segment_that_gives_back_next_to_nothing_is_no_candidate() -> None:
     little = made_segment(repeats=4, upper_bound_ns=1)
     found = msgspec.structs.replace(LAUNCH_BOUND, segments=(little,), limiter=Limiter.SUBMISSION)
