@@ -24,7 +24,7 @@ from cudagraph_gate.diagnosis.intervals import (
     split,
     union,
 )
-from cudagraph_gate.diagnosis.submission import chosen, distinct, flags, ints
+from cudagraph_gate.diagnosis.submission import distinct, flags, ints
 from cudagraph_gate.model import Cause
 
 CAUSES: Final = tuple(Cause)
@@ -55,14 +55,6 @@ class Host:
             inside = union(starts, ends) if all_of_them else union(starts[mask], ends[mask])
             self._inside[thread, blocking] = inside
         return self._inside[thread, blocking]
-
-    def calls_of(self, thread: int) -> pd.DataFrame:
-        """The calls of a thread, as far as threads are known."""
-        return chosen(self.calls, of_thread(self.calls, thread))
-
-    def ranges_of(self, thread: int) -> pd.DataFrame:
-        """The user ranges of a thread, as far as threads are known."""
-        return chosen(self.ranges, of_thread(self.ranges, thread))
 
 
 def of_thread(frame: pd.DataFrame, thread: int) -> Bools:

@@ -33,7 +33,6 @@ from cudagraph_gate.diagnosis.intervals import (
 from cudagraph_gate.diagnosis.submission import (
     BEGIN_NS,
     FINISH_NS,
-    GRAPH_LAUNCH,
     SUBMITTER,
     chosen,
     distinct,
@@ -43,6 +42,7 @@ from cudagraph_gate.diagnosis.submission import (
     touches,
 )
 from cudagraph_gate.model import Cause, DeviceIdle, IdleInterval, Measured, NotMeasured
+from cudagraph_gate.timeline.api_names import is_graph_launch
 from cudagraph_gate.timeline.table import GRAPH, KERNEL, REQUEST_DOMAIN, Timeline
 
 TOP_IDLE: Final = 10
@@ -119,7 +119,7 @@ def why_not_measurable(timeline: Timeline, process: int) -> NotMeasured | None:
 def _graph_launches_without_operation(timeline: Timeline, process: int) -> int:
     """Successful launches with neither a node nor a whole record; one without a correlation has none."""
     calls, operations = timeline.calls, timeline.operations
-    names = [name for name in calls["name"].cat.categories if GRAPH_LAUNCH in name]
+    names = [name for name in calls["name"].cat.categories if is_graph_launch(name)]
     if not names:
         return 0
     launches = calls[calls["name"].isin(names)]

@@ -18,7 +18,6 @@ from cudagraph_gate.diagnosis.queue_depth import queue_depth_of
 from cudagraph_gate.diagnosis.submission import (
     BEGIN_NS,
     CALL_ROW,
-    GRAPH_LAUNCH,
     NO_ROW,
     chosen,
     flags,
@@ -37,6 +36,7 @@ from cudagraph_gate.model import (
     ThreadSubmissions,
 )
 from cudagraph_gate.stats import distribution
+from cudagraph_gate.timeline.api_names import is_graph_launch
 from cudagraph_gate.timeline.families import time_order
 from cudagraph_gate.timeline.table import KERNEL, Timeline
 
@@ -94,7 +94,7 @@ def _graph_launches(calls: pd.DataFrame, operations: pd.DataFrame, window: Windo
     """Distinct launches, known by their nodes or by their call."""
     key = ["process", "correlation"]
     nodes = operations[key][(ints(operations, "graph") != 0) & _touching(operations, window)]
-    names = [name for name in calls["name"].cat.categories if GRAPH_LAUNCH in name]
+    names = [name for name in calls["name"].cat.categories if is_graph_launch(name)]
     called = calls[key][calls["name"].isin(names) & (calls["status"] == 0) & _touching(calls, window)]
     return len(pd.unique(np.concatenate(launch_keys(nodes, called))))
 

@@ -17,7 +17,6 @@ from cudagraph_gate.diagnosis.submission import (
     BEGIN_NS,
     CALL_ROW,
     FINISH_NS,
-    GRAPH_LAUNCH,
     NO_ROW,
     SUBMITTER,
     flags,
@@ -25,6 +24,7 @@ from cudagraph_gate.diagnosis.submission import (
     submission_known,
     touches,
 )
+from cudagraph_gate.timeline.api_names import is_graph_launch
 from cudagraph_gate.timeline.table import GRAPH, Timeline
 
 
@@ -176,7 +176,7 @@ def _codes(operations: pd.DataFrame, rows: Int64, first: Int64) -> Int64:
 def _is_graph(timeline: Timeline, operations: pd.DataFrame, head: Int64, call: Int64) -> Bools:
     found = np.asarray(taken(ints(operations, "graph"), head) != 0, dtype=np.bool_)
     names = timeline.calls["name"].cat
-    launches = np.array([GRAPH_LAUNCH in str(name) for name in names.categories] + [False], dtype=np.bool_)
+    launches = np.array([is_graph_launch(str(name)) for name in names.categories] + [False], dtype=np.bool_)
     if launches.any():
         found |= _of_call(launches[names.codes.to_numpy()], call)
     kinds = operations["kind"].cat

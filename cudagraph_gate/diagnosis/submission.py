@@ -23,9 +23,6 @@ SUBMITTER: Final = "submitting_thread"
 """Thread of the submission call; 0 if it is not known."""
 NO_ROW: Final = -1
 
-GRAPH_LAUNCH: Final = "GraphLaunch"
-"""Part of the name of every API call that launches a graph, in the driver and in the runtime API."""
-
 TABLE_SPAN: Final = 8
 """Calls are looked up in a table of correlations where it has at most so many places (of 4 bytes) a row.
 Recorders count correlations up, so it nearly always has, and a table is many times faster than a sort."""

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-
-import msgspec
 
 from cudagraph_gate.errors import CgateError, EvidenceError, NoDeviceError, UsageError
 from cudagraph_gate.evidence import TIMELINE_FILE, Run, create_run, missing
@@ -142,8 +139,10 @@ def _with_requests(timeline: Timeline, range_name: str) -> Timeline:
     """The timeline with its requests marked by the ranges of that name. Raises UsageError without any."""
     if not range_name:
         return timeline
-    marked = replace(timeline, meta=msgspec.structs.replace(timeline.meta, request_range=range_name))
-    if marked.requests().empty:
+    from cudagraph_gate.pilot.marking import with_requests
+
+    marked = with_requests(timeline, range_name)
+    if not marked.meta.request_range:
         names = list(timeline.ranges["name"].cat.categories)
         near = difflib.get_close_matches(range_name, names, n=3, cutoff=0.3) or names[:3]
         raise UsageError(
