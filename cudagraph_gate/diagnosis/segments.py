@@ -231,8 +231,10 @@ def _unit_operations(lane: Lane, hashes: UInt64, repeat: Repeat) -> int:
 
 def _kernels(repeat: Repeat) -> dict[str, int]:
     kernels = repeat.operations[(repeat.operations["kind"] == KERNEL).to_numpy()]
-    names, counts = np.unique(kernels["name"].astype(str).to_numpy(dtype=object), return_counts=True)
-    return {str(name): int(count) for name, count in zip(names, counts, strict=True)}
+    names = kernels["name"].cat
+    counts = np.bincount(names.codes, minlength=len(names.categories)).tolist()
+    pairs = sorted(zip(map(str, names.categories), counts, strict=True))
+    return {name: count for name, count in pairs if count}
 
 
 def _prediction(one: _Candidate, repeat: Repeat) -> ReplayPrediction | NotMeasured:

@@ -25,8 +25,11 @@ from cudagraph_gate.timeline.kineto_events import Event, decoder, event_of
 GZIP: Final = b"\x1f\x8b"
 RAW_BLOCK_BYTES: Final = 1 << 20
 """Read at once from a plain file: some thousand events, whose objects still fit into a core's own cache."""
-GZIP_BLOCK_BYTES: Final = 64 << 10
-"""Read at once from a compressed file: traces grow 5 to 25 times, and at most 1000 times (64 MB)."""
+GZIP_BLOCK_BYTES: Final = 1 << 20
+"""Read at once from a compressed file."""
+UNZIPPED_BYTES: Final = 8 << 20
+"""Decompressed at once: long enough beside the decoding of one block that the thread which does it, and waits
+for the interpreter between two of them, stays ahead."""
 LARGEST_HEAD_BYTES: Final = 64 << 20
 """What stands before the events is some kB; a file without events is not read to its end."""
 LARGEST_EVENT_BYTES: Final = 256 << 20
@@ -68,7 +71,7 @@ class EventStream:
         """``baseTimeNanoseconds``: what the file's times count from."""
 
     def __iter__(self) -> Iterator[list[Event]]:
-        source = _ahead(self._blocks())
+        source = _cut(_ahead(self._blocks()), self._block_bytes)
         head, buffer = self._head(source)
         ended, used = False, 1
         while not ended:
@@ -104,11 +107,11 @@ class EventStream:
         while data := file.read(GZIP_BLOCK_BYTES):
             while data:
                 try:
-                    yield unzip.decompress(data)
+                    yield unzip.decompress(data, UNZIPPED_BYTES)
                 except zlib.error:
                     self.ending = "the gzip stream is damaged"
                     return
-                data = unzip.unused_data
+                data = unzip.unused_data or unzip.unconsumed_tail
                 if unzip.eof and data:
                     # Several gzip members may follow each other; whatever else follows is padding.
                     if not data.startswith(GZIP):
@@ -204,6 +207,12 @@ def _ahead(blocks: Iterator[bytes]) -> Iterator[bytes]:
         while (block := coming.result()) is not None:
             coming = pool.submit(next, blocks, None)
             yield block
+
+
+def _cut(blocks: Iterator[bytes], size: int) -> Iterator[bytes]:
+    """The same bytes in blocks of ``size`` at most."""
+    for block in blocks:
+        yield from (block[first : first + size] for first in range(0, len(block), size))
 
 
 def _at_least(source: Iterator[bytes], wanted: int) -> bytes:
