@@ -42,7 +42,8 @@ from cudagraph_gate.diagnosis.submission import (
     touches,
 )
 from cudagraph_gate.model import Cause, DeviceIdle, IdleInterval, Measured, NotMeasured
-from cudagraph_gate.timeline.api_names import is_graph_launch
+from cudagraph_gate.timeline.api_names import BEGIN_CAPTURE, END_CAPTURE, is_graph_launch, is_kernel_launch
+from cudagraph_gate.timeline.lost_launches import captured_launches
 from cudagraph_gate.timeline.table import GRAPH, KERNEL, REQUEST_DOMAIN, Timeline
 
 TOP_IDLE: Final = 10
@@ -113,7 +114,23 @@ def why_not_measurable(timeline: Timeline, process: int) -> NotMeasured | None:
     missing = _graph_launches_without_operation(timeline, process)
     if missing:
         return NotMeasured(reason=f"{missing} graph launches have no recorded node: idle may be their work")
+    operations = int((timeline.operations["process"] == process).sum())
+    if (captured := _captured_launches(timeline, process)) > operations:
+        return NotMeasured(
+            reason=f"{captured} launches were captured into a graph and {operations} operations ran: the "
+            "recording shows a capture, not the work"
+        )
     return None
+
+
+def _captured_launches(timeline: Timeline, process: int) -> int:
+    """How many launches of a process were recorded into a graph and have no operation of their own."""
+    names = [str(name) for name in timeline.calls["name"].cat.categories]
+    if not any(BEGIN_CAPTURE in name or END_CAPTURE in name for name in names):
+        return 0
+    calls = timeline.calls[timeline.calls["process"] == process]
+    launches = calls[calls["name"].isin([name for name in names if is_kernel_launch(name)])]
+    return int(captured_launches(timeline.operations, launches, calls).sum())
 
 
 def _graph_launches_without_operation(timeline: Timeline, process: int) -> int:

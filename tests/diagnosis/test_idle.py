@@ -133,3 +133,29 @@ def test_a_graph_launch_recorded_whole_is_busy_compute_and_hides_its_gaps() -> N
 def test_a_graph_launch_without_a_correlation_has_no_operation() -> None:
     (device,) = diagnosed([kernel(0, 10), kernel(20, 30)], [call(12, 15, 0, name=LAUNCH)]).devices
     assert isinstance(device.idle_ns, NotMeasured)
+
+
+CAPTURE = [call(10, 11, name="cudaStreamBeginCapture_v10000"), call(90, 91, name="cudaStreamEndCapture")]
+
+
+def captured(count: int) -> list[dict[str, object]]:
+    return [call(20 + place, 21 + place, 100 + place) for place in range(count)]
+
+
+def test_a_recording_of_a_capture_tells_nothing_of_idle() -> None:
+    (device,) = diagnosed([kernel(0, 5, 1)], [call(0, 1, 1), *CAPTURE, *captured(2)]).devices
+    assert isinstance(device.idle_ns, NotMeasured)
+    assert device.idle_ns.reason.startswith("2 launches were captured into a graph and 1 operations ran")
+
+
+def test_idle_is_measured_where_the_captured_graph_ran() -> None:
+    nodes = [kernel(110, 115, 9, graph=3), kernel(116, 120, 9, graph=3)]
+    replay = call(100, 105, 9, name=LAUNCH)
+    (device,) = diagnosed(nodes, [*CAPTURE, *captured(2), replay]).devices
+    assert device.idle_ns == 1
+
+
+def test_a_capture_of_another_process_is_none_of_this_one() -> None:
+    others = [row | {"process": 2} for row in (*CAPTURE, *captured(5))]
+    (device,) = diagnosed([kernel(0, 5, 1), kernel(7, 9, 2)], [call(0, 1, 1), *others]).devices
+    assert device.idle_ns == 2
