@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
 from cudagraph_gate.device import DeviceChoice
 from cudagraph_gate.model import Value
+from cudagraph_gate.records import Method
 
 DEFAULT_SEED: Final = 20_240
 
@@ -54,6 +55,25 @@ class TrialJob(Value, frozen=True, kw_only=True, tag="trial"):
     shapes: str | None
     shape: str | None
     """None: the first one; that worker also opens the trial's log and answers with all names."""
+    method: Method = "capture"
+    flush_l2: bool = False
+    """Overwrite the L2 cache before each timed request."""
+    seed: int = DEFAULT_SEED
+
+
+class RungJob(Value, frozen=True, kw_only=True, tag="rung"):
+    """One of the trials that need a worker of their own, after the shapes were tried."""
+
+    kind: Literal["instances", "concurrency", "memory", "traffic"]
+    folder: str
+    workload: str
+    device: DeviceChoice
+    shapes: str | None
+    shape: str
+    """The target; of ``traffic`` the shape that the log calls it by."""
+    method: Method = "capture"
+    captured: tuple[str, ...] = ()
+    """Of ``traffic``: shapes that held and are served by graphs."""
     seed: int = DEFAULT_SEED
 
 
@@ -63,7 +83,7 @@ class ProbeJob(Value, frozen=True, kw_only=True, tag="probe"):
     device: DeviceChoice
 
 
-Job = ProfileJob | ScriptJob | TrialJob | ProbeJob
+Job = ProfileJob | ScriptJob | TrialJob | RungJob | ProbeJob
 
 
 class Progress(Value, frozen=True, kw_only=True, tag="progress"):

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
+from msgspec import structs
+
 from cudagraph_gate.evidence import Run
 from cudagraph_gate.model import Measured
 from cudagraph_gate.pilot.memory import memory_point
 from cudagraph_gate.pilot.session import Session
-from cudagraph_gate.records import Cost, Phase, PhaseStarted, Record
+from cudagraph_gate.records import Cost, Method, Phase, PhaseStarted, Record
 
 T = TypeVar("T")
 
@@ -31,10 +33,11 @@ class AnswerSink(ProgressSink, Protocol):
 class TrialLog:
     """The log of one shape's trial."""
 
-    def __init__(self, run: Run, shape: str, sink: ProgressSink) -> None:
+    def __init__(self, run: Run, shape: str, sink: ProgressSink, method: Method = "capture") -> None:
         self._run = run
         self._sink = sink
         self.shape = shape
+        self.method: Method = method
         self.phase = Phase.BUILD
 
     def append(self, record: Record) -> None:
@@ -44,7 +47,7 @@ class TrialLog:
     def begin(self, phase: Phase) -> None:
         """A phase begins: in the log first, so that a crash in it is seen there."""
         self.phase = phase
-        self.append(PhaseStarted(shape=self.shape, phase=phase))
+        self.append(PhaseStarted(shape=self.shape, method=self.method, phase=phase))
         self.announce(phase.value.replace("_", " "))
 
     def announce(self, text: str) -> None:
@@ -56,11 +59,11 @@ class TrialLog:
 
     def memory(self, session: Session) -> None:
         """Memory at the end of the current phase."""
-        self.append(memory_point(session, self.phase))
+        self.append(structs.replace(memory_point(session, self.phase), method=self.method))
 
     def cost(self, elapsed: Measured) -> None:
         """What the current phase cost, in ns."""
-        self.append(Cost(shape=self.shape, phase=self.phase, elapsed=elapsed))
+        self.append(Cost(shape=self.shape, method=self.method, phase=self.phase, elapsed=elapsed))
 
     def measured(self, session: Session, phase: Phase, work: Callable[[], T]) -> T:
         """Run a phase with the device idle before and after it; log its cost and the memory after it."""

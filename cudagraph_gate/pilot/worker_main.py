@@ -20,6 +20,7 @@ from cudagraph_gate.pilot.jobs import (
     Message,
     ProbeJob,
     ProfileJob,
+    RungJob,
     Progress,
     ScriptJob,
     TrialJob,
@@ -64,6 +65,10 @@ def run_job(job: Job, report: Reporter) -> None:
         from cudagraph_gate.pilot.ladder import try_shape
 
         try_shape(job, report)
+    elif isinstance(job, RungJob):
+        from cudagraph_gate.pilot.rungs import try_rung
+
+        try_rung(job, report)
     elif isinstance(job, ProbeJob):
         from cudagraph_gate.pilot.probing import probe
 
