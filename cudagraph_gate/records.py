@@ -6,17 +6,26 @@ A log that ends early is complete up to its last line; what is missing was not m
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
-from cudagraph_gate.model import SCHEMA_VERSION, Counts, Measured, NotMeasured, Reason, Value
+from cudagraph_gate.model import (
+    SCHEMA_VERSION,
+    Counts,
+    GateStatus,
+    GraphMap,
+    Measured,
+    NotMeasured,
+    Reason,
+    Value,
+)
 
 PathName = Literal["normal", "graph", "replay", "copy_in"]
 Method = Literal["capture", "explicit", "own"]
-"""How the graph path is made: captured from the step, built by ``build_explicit``, or by ``build_graphed``."""
+"""How the graph path is made: captured from the step, by ``build_explicit``, or by ``build_graphed``."""
 
 
 class Phase(StrEnum):
-    """Phases of one shape's trial, in order; those after ``kernels`` have workers of their own."""
+    """Phases of one shape's trial, in order; those after ``destroy`` have workers of their own."""
 
     BUILD = "build"
     COLD_REQUEST = "cold_request"
@@ -28,17 +37,21 @@ class Phase(StrEnum):
     FIRST_REPLAY = "first_replay"
     STEADY_REPLAY = "steady_replay"
     UPDATE = "update"
-    UPDATE_CURVE = "update_curve"
     REINSTANTIATE = "reinstantiate"
     TRAJECTORY = "trajectory"
     NORMAL_AGAIN = "normal_again"
     TIMING = "timing"
-    DESTROY = "destroy"
+    UPDATE_CURVE = "update_curve"
     KERNELS = "kernels"
+    DESTROY = "destroy"
     INSTANCES = "instances"
     CONCURRENCY = "concurrency"
     MEMORY = "memory"
     TRAFFIC = "traffic"
+
+
+RUNG_PHASES: Final = frozenset({Phase.INSTANCES, Phase.CONCURRENCY, Phase.MEMORY, Phase.TRAFFIC})
+"""Phases that workers of their own go through after the shapes were tried."""
 
 
 class TrialStarted(Value, frozen=True, kw_only=True, tag="trial_started", tag_field="record"):
@@ -55,6 +68,8 @@ class TrialStarted(Value, frozen=True, kw_only=True, tag="trial_started", tag_fi
     """Seed of the block order and of the inputs."""
     noticed: tuple[str, ...] = ()
     """Optional parts of the workload that were found but play no part in this trial, and why."""
+    traffic: bool = False
+    """Whether there is a request mix for the sixth rung."""
 
 
 class PhaseStarted(Value, frozen=True, kw_only=True, tag="phase_started", tag_field="record"):
@@ -100,6 +115,14 @@ class NodeSet(Value, frozen=True, kw_only=True, tag="nodes", tag_field="record")
     """The same for one request of the normal path, from a recorded run."""
     normal_copies: Counts | NotMeasured = NotMeasured(reason="copies were not counted")
     """Memory copies and memsets of that request by ``kinds``' names."""
+
+
+class CapturedMap(Value, frozen=True, kw_only=True, tag="captured_map", tag_field="record"):
+    """What the graph looks like: its parts, who waits for whom, and the libraries."""
+
+    shape: str
+    method: Method = "capture"
+    map: GraphMap
 
 
 class Comparison(Value, frozen=True, kw_only=True, tag="comparison", tag_field="record"):
@@ -270,7 +293,7 @@ class RungEnded(Value, frozen=True, kw_only=True, tag="rung", tag_field="record"
 
     number: int
     name: str
-    holds: bool
+    status: GateStatus
     reason: str
     code: Reason | None = None
 
@@ -327,6 +350,7 @@ Record = (
     | Cost
     | MemoryPoint
     | NodeSet
+    | CapturedMap
     | Comparison
     | Block
     | GpuState

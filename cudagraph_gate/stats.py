@@ -1,7 +1,9 @@
 """Statistics of request latencies: percentiles, and ratios with bootstrap intervals over blocks.
 
 Requests of one block share the state of the machine (clocks, caches, neighbours), so single requests are
-not independent. Whole blocks are resampled instead (block bootstrap), which keeps an interval honest.
+not independent. Whole blocks are resampled instead (block bootstrap), which keeps an interval honest. Blocks
+that were measured beside each other are resampled together, so that a slow drift, which moves both, cancels.
+How often this finds a gain, and finds one where there is none: ``docs/measurements/decision_rates.py``.
 """
 
 from __future__ import annotations
@@ -22,6 +24,9 @@ CONFIDENCE: Final = 0.95
 """Coverage of every interval, two-sided."""
 MIN_BLOCKS: Final = 4
 """Blocks per path below which there is no interval: fewer have too few distinct resamples."""
+
+MOST_FURTHER_BLOCKS: Final = 1_000
+"""Most further blocks per path that are asked for: minutes of measuring; beyond it the gain is too close."""
 
 _CELLS: Final = 1_000_000
 """Values that the bootstrap looks at together: bounds its memory to tens of MiB."""
@@ -77,10 +82,14 @@ def quantile_ns(blocks: Blocks, quantile: float) -> int:
     return round(float(np.quantile(values, quantile)))
 
 
-def compare_blocks(normal: Blocks, graph: Blocks, quantile: float, seed: int) -> QuantileRatio:
+def compare_blocks(
+    normal: Blocks, graph: Blocks, quantile: float, seed: int, *, paired: bool = False
+) -> QuantileRatio:
     """The graph path's quantile over the normal path's, with its 95 % interval.
 
     Each path's blocks are resampled with replacement, as many as there are; ``seed`` makes it repeatable.
+    With ``paired``, blocks at the same position were neighbours in time and are drawn together; blocks of
+    unequal number are drawn apart all the same.
     Raises ValueError when a path has no request, or when the normal path's quantile is zero.
     """
     ours, theirs = _arrays(graph), _arrays(normal)
@@ -88,7 +97,9 @@ def compare_blocks(normal: Blocks, graph: Blocks, quantile: float, seed: int) ->
     if base <= 0:
         raise ValueError("no ratio to a quantile of zero")
     random = np.random.default_rng(seed)
-    ratios = _resampled(ours, quantile, random) / np.maximum(_resampled(theirs, quantile, random), 1.0)
+    picks = _picks(random, len(ours))
+    others = picks if paired and len(ours) == len(theirs) else _picks(random, len(theirs))
+    ratios = _resampled(ours, quantile, picks) / np.maximum(_resampled(theirs, quantile, others), 1.0)
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(ratios, (tail, 1 - tail))
     ratio = float(np.quantile(np.concatenate(ours), quantile)) / base
@@ -96,10 +107,43 @@ def compare_blocks(normal: Blocks, graph: Blocks, quantile: float, seed: int) ->
     return QuantileRatio(ratio=ratio, low=min(float(low), ratio), high=max(float(high), ratio))
 
 
-def noise_floor(half_a: Blocks, half_b: Blocks, quantile: float, seed: int) -> NoiseFloor:
-    """How much two random halves of the same path differ (A/A). Raises ValueError when a half is empty."""
-    same = compare_blocks(half_a, half_b, quantile, seed)
+def noise_floor(
+    half_a: Blocks, half_b: Blocks, quantile: float, seed: int, *, paired: bool = False
+) -> NoiseFloor:
+    """How much two random halves of the same path differ (A/A); ``paired`` as in :func:`compare_blocks`.
+
+    Raises ValueError when a half is empty.
+    """
+    same = compare_blocks(half_a, half_b, quantile, seed, paired=paired)
     return NoiseFloor(value=abs(same.ratio - 1), upper=max(abs(same.low - 1), abs(same.high - 1)))
+
+
+def faster(ratio: QuantileRatio, noise: NoiseFloor) -> bool:
+    """Whether the graph path is faster: its whole interval is below 1, by more than the noise floor.
+
+    How much faster it must be to be worth it is the policy's question.
+    """
+    return 1 - ratio.high > max(0.0, noise.upper)
+
+
+def further_blocks(ratio: QuantileRatio, noise: NoiseFloor, min_gain: float, blocks: int) -> int:
+    """Further blocks per path until a gain like this one is told from the noise and from ``min_gain``.
+
+    After ``blocks`` blocks per path. With n blocks, the interval's half-widths and the noise floor shrink
+    as 1/sqrt(n). With the shrinking factor x, a gain g = 1 - ``ratio`` above the minimum is clear once
+    g - (high - ratio) / x is above both ``min_gain`` and the noise floor / x; one below it is clearly too
+    small once g + (ratio - low) / x is under it. ``MOST_FURTHER_BLOCKS`` stands for so many or more.
+    """
+    gain = 1 - ratio.ratio
+    above, below = ratio.high - ratio.ratio, ratio.ratio - ratio.low
+    distance = abs(gain - min_gain)
+    if distance == 0:
+        return MOST_FURTHER_BLOCKS
+    shrink = below / distance if gain < min_gain else above / distance
+    if gain > max(0.0, min_gain):
+        shrink = max(shrink, (above + noise.upper) / gain)
+    needed = min(blocks * shrink**2, blocks + MOST_FURTHER_BLOCKS)
+    return max(1, math.ceil(needed) - blocks)
 
 
 def requests_needed(quantile: float) -> int:
@@ -122,7 +166,12 @@ def _arrays(blocks: Blocks) -> list[_Array]:
     return arrays
 
 
-def _resampled(blocks: list[_Array], quantile: float, random: np.random.Generator) -> _Array:
+def _picks(random: np.random.Generator, blocks: int) -> _Array:
+    """Which blocks make up each resample: one row a resample."""
+    return random.integers(blocks, size=(RESAMPLES, blocks))
+
+
+def _resampled(blocks: list[_Array], quantile: float, picks: _Array) -> _Array:
     """The quantile of each resample of whole blocks.
 
     All values are sorted once; a resample only says how often each block, and so each value, counts.
@@ -130,8 +179,9 @@ def _resampled(blocks: list[_Array], quantile: float, random: np.random.Generato
     values = np.concatenate(blocks)
     owner = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
     order = np.argsort(values, kind="stable")
-    picks = random.integers(len(blocks), size=(RESAMPLES, len(blocks)))
-    counts = np.stack([np.count_nonzero(picks == block, axis=1) for block in range(len(blocks))], axis=1)
+    counts = np.stack(
+        [np.count_nonzero(picks == block, axis=1) for block in range(len(blocks))], axis=1
+    ).astype(np.int32)
     rows = max(1, _CELLS // len(values))
     chunks = (counts[start : start + rows, owner[order]] for start in range(0, RESAMPLES, rows))
     return np.concatenate([_counted_quantile(values[order], chunk, quantile) for chunk in chunks])
@@ -139,7 +189,7 @@ def _resampled(blocks: list[_Array], quantile: float, random: np.random.Generato
 
 def _counted_quantile(values: _Array, counts: _Array, quantile: float) -> _Array:
     """Interpolated quantile of sorted ``values``, each counted as often as a row of ``counts`` says."""
-    below = np.cumsum(counts, axis=1)
+    below = np.cumsum(counts, axis=1, dtype=np.int32)
     position = quantile * (below[:, -1] - 1)
     rank = np.floor(position)
     lower = values[np.count_nonzero(below <= rank[:, None], axis=1)]

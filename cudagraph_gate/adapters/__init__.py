@@ -7,10 +7,12 @@ their own adapter, and only when one of their arrays turned up.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from cudagraph_gate.adapters.foreign import framework_of
 from cudagraph_gate.device import Device
-from cudagraph_gate.device.port import Graph, HostArray, UpdateResult
+from cudagraph_gate.device.port import Graph, HostArray, Stream, UpdateResult
 from cudagraph_gate.errors import WorkloadError
 from cudagraph_gate.model import Measured
 
@@ -76,6 +78,21 @@ class Adapter(Protocol):
     def nbytes(self, value: Any) -> int:
         """Size of the array's elements, in bytes."""
 
+    def current_stream(self) -> Stream:
+        """The framework's current stream of this thread, for calls of the device port."""
+
+    def new_stream(self) -> Any:
+        """A new stream of the framework that does not wait for the legacy default stream.
+
+        It lives for as long as this object is kept.
+        """
+
+    def on_stream(self, stream: Any) -> AbstractContextManager[None]:
+        """Make a stream of :meth:`new_stream` the framework's current one in this thread for the block.
+
+        Orders nothing: what the block's work needs must be finished before, as must its work after it.
+        """
+
     def synchronize(self) -> None:
         """Wait for the current stream, as an application does at the end of a request."""
 
@@ -88,8 +105,11 @@ class Adapter(Protocol):
     def recover(self) -> None:
         """Mend what a failed capture left behind in the framework."""
 
-    def random_state(self) -> Any:
-        """The state of the framework's random generators; None if it has none."""
+    def random_state(self, step: Callable[..., Any] | None = None) -> Any:
+        """The state of the framework's random generators, and of those that ``step`` reaches.
+
+        None if there are none.
+        """
 
     def set_random_state(self, state: Any) -> None:
         """Take a state back that :meth:`random_state` returned."""
@@ -104,13 +124,22 @@ class Adapter(Protocol):
 def adapter_for(device: Device, values: Sequence[Any]) -> Adapter:
     """The adapter of the framework that ``values`` (inputs and outputs) belong to.
 
-    Raises WorkloadError naming the type for which there is none.
+    Where several meet, the one whose current stream the step has to use: torch's, else CuPy's, else that of
+    the device port. Raises NoDeviceError where the framework needs a GPU and there is none.
     """
-    modules = {type(value).__module__.partition(".")[0] for value in values}
-    if "torch" in modules:
+    frameworks = {framework_of(value) for value in values}
+    if "torch" in frameworks:
         from cudagraph_gate.adapters.torch import TorchAdapter
 
         return TorchAdapter(device)
+    if "cupy" in frameworks:
+        from cudagraph_gate.adapters.cupy import CupyAdapter
+
+        return CupyAdapter(device)
+    if "numba" in frameworks:
+        from cudagraph_gate.adapters.numba import NumbaAdapter
+
+        return NumbaAdapter(device)
     from cudagraph_gate.adapters.cuda_core import ArrayAdapter
 
     return ArrayAdapter(device)

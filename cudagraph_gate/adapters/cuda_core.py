@@ -7,14 +7,15 @@ cuda.core's ``StridedMemoryView``; only C-contiguous arrays are taken. Work must
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
 
 from cudagraph_gate.adapters.capturing import no_collection
 from cudagraph_gate.device import Device, DeviceArray
-from cudagraph_gate.device.port import ExecutableGraph, Graph, HostArray, UpdateResult
+from cudagraph_gate.device.port import ExecutableGraph, Graph, HostArray, Stream, UpdateResult
 from cudagraph_gate.errors import DeviceError
 from cudagraph_gate.model import Measured, NotMeasured
 
@@ -23,19 +24,22 @@ POISON_BYTE: Final = 0xFB
 
 
 class ArrayExecutable:
-    """A replayable graph on the device port's current stream."""
+    """A replayable graph on the current stream, whichever that is at each call."""
 
-    def __init__(self, device: Device, executable: ExecutableGraph) -> None:
-        self._device = device
+    def __init__(
+        self, current_stream: Callable[[], Stream], executable: ExecutableGraph, memory: object = None
+    ) -> None:
+        self._current_stream = current_stream
         self._executable = executable
+        self._memory = memory
 
     def upload(self) -> None:
         """Send it to the device."""
-        self._executable.upload(self._device.current_stream())
+        self._executable.upload(self._current_stream())
 
     def launch(self) -> None:
         """Enqueue one replay."""
-        self._executable.launch(self._device.current_stream())
+        self._executable.launch(self._current_stream())
 
     def update(self, graph: Graph) -> UpdateResult:
         """Whole-graph update."""
@@ -44,19 +48,26 @@ class ArrayExecutable:
     def destroy(self) -> None:
         """Free it."""
         self._executable.destroy()
+        self._memory = None
 
 
 class ArrayCapture:
-    """A step captured on a stream of the device port."""
+    """A step captured by the device port; ``current_stream`` is where it will be replayed.
 
-    def __init__(self, device: Device, graph: Graph, outputs: Any) -> None:
-        self._device = device
+    ``memory`` is whatever must live as long as the graph or an executable made from it.
+    """
+
+    def __init__(
+        self, current_stream: Callable[[], Stream], graph: Graph, outputs: Any, memory: object = None
+    ) -> None:
+        self._current_stream = current_stream
+        self._memory = memory
         self.graph = graph
         self.outputs = outputs
 
     def instantiate(self) -> ArrayExecutable:
         """Build the executable graph."""
-        return ArrayExecutable(self._device, self.graph.instantiate())
+        return ArrayExecutable(self._current_stream, self.graph.instantiate(), self._memory)
 
 
 class ArrayAdapter:
@@ -79,7 +90,7 @@ class ArrayAdapter:
         """A device array with a copy of the values."""
         source = self._array(value)
         target = self._device.empty(source.shape, source.dtype)
-        self._device.copy(target, source)
+        self._device.copy(target, source, self.current_stream())
         return target
 
     def copy_into(self, target: Any, source: Any) -> None:
@@ -87,11 +98,11 @@ class ArrayAdapter:
         here, there = self._array(target), self._array(source)
         if (here.shape, here.dtype) != (there.shape, there.dtype):
             raise ValueError(f"{there.dtype}{there.shape} does not fit {here.dtype}{here.shape}")
-        self._device.copy(here, there)
+        self._device.copy(here, there, self.current_stream())
 
     def poison(self, value: Any) -> None:
         """Enqueue a memset."""
-        self._device.fill(self._array(value), POISON_BYTE)
+        self._device.fill(self._array(value), POISON_BYTE, self.current_stream())
 
     def to_host(self, value: Any) -> HostArray:
         """The values on the host."""
@@ -105,30 +116,39 @@ class ArrayAdapter:
         """Size in bytes."""
         return self._array(value).nbytes
 
+    def current_stream(self) -> Stream:
+        """The device port's."""
+        return self._device.current_stream()
+
+    def new_stream(self) -> Stream:
+        """A non-blocking stream of the device port."""
+        return self._device.create_stream()
+
+    @contextmanager
+    def on_stream(self, stream: Any) -> Iterator[None]:
+        """Make it the device port's current stream in this thread."""
+        with self._device.use_stream(stream):
+            yield
+
     def synchronize(self) -> None:
         """Wait for the current stream."""
-        self._device.current_stream().synchronize()
+        self.current_stream().synchronize()
 
     def capture(self, step: Callable[..., Any], inputs: Sequence[Any]) -> ArrayCapture:
         """Capture on a stream of its own, thread-local."""
         device = self._device
         device.synchronize()
         stream = device.create_stream()
-        with device.use_stream(stream), no_collection():
-            device.begin_capture(stream)
-            try:
-                outputs = step(*inputs)
-            except BaseException:
-                _end_quietly(device, stream)
-                raise
-            graph = device.end_capture(stream)
-        return ArrayCapture(device, graph, outputs)
+        with device.use_stream(stream):
+            graph, outputs = capture_on(device, stream, step, inputs)
+        return ArrayCapture(self.current_stream, graph, outputs)
 
     def recover(self) -> None:
         """Nothing is left behind: the stream of a failed capture is not used again."""
 
-    def random_state(self) -> Any:
+    def random_state(self, step: Callable[..., Any] | None = None) -> Any:
         """None: the port has no random generators of its own."""
+        del step
 
     def set_random_state(self, state: Any) -> None:
         """Nothing to take back."""
@@ -185,6 +205,23 @@ def _contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
             return False
         expected *= length
     return True
+
+
+def capture_on(
+    device: Device, stream: Stream, step: Callable[..., Any], inputs: Sequence[Any]
+) -> tuple[Graph, Any]:
+    """The graph and the outputs of one call captured on ``stream``, which the caller has made current.
+
+    Whatever happens, nothing is capturing afterwards. Raises what the step raised, or CaptureError.
+    """
+    with no_collection():
+        device.begin_capture(stream)
+        try:
+            outputs = step(*inputs)
+        except BaseException:
+            _end_quietly(device, stream)
+            raise
+        return device.end_capture(stream), outputs
 
 
 def _end_quietly(device: Device, stream: Any) -> None:

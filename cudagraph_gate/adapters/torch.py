@@ -2,34 +2,30 @@
 
 The capture is begun and ended here, not by ``torch.cuda.graph``: a capture that fails inside that context
 manager leaves its stream, and the default generator, in capture mode.
+
+A torch step may launch kernels of others (CuPy, Triton, Numba, cuda.core, raw) on
+``torch.cuda.current_stream()``: the capture sees them. CuPy and Numba must not allocate in it: they write
+into tensors, or into arrays made in ``build``. What is compiled at the first call is compiled by the warm-up.
+A step that replays graphs of its own, such as ``torch.compile(mode="reduce-overhead")``, is refused: it
+belongs into ``build_graphed``.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from cudagraph_gate.adapters.capturing import no_collection
+from cudagraph_gate.adapters.foreign import wrapped
+from cudagraph_gate.adapters.streams import foreign_stream
+from cudagraph_gate.adapters.torch_state import generators_of, runs_graphs, tensors_of
 from cudagraph_gate.device import Device
-from cudagraph_gate.device.port import ExecutableGraph, Graph, HostArray, UpdateResult
-from cudagraph_gate.errors import NoDeviceError, WorkloadError
+from cudagraph_gate.device.port import ExecutableGraph, Graph, HostArray, Stream, UpdateResult
+from cudagraph_gate.errors import NoDeviceError, WorkloadError, device_error
 from cudagraph_gate.model import Measured
-
-
-class _TorchStream:
-    """torch's current stream, for calls of the device port."""
-
-    blocking = True
-    is_capturing = False
-
-    def __init__(self, pointer: int) -> None:
-        from cudagraph_gate.device.cuda_status import driver
-
-        self.handle = driver().CUstream(pointer)
 
 
 class TorchExecutable:
@@ -42,9 +38,7 @@ class TorchExecutable:
 
     def upload(self) -> None:
         """Send it to the device."""
-        pointer = self._torch.cuda.current_stream().cuda_stream
-        stream: Any = _TorchStream(pointer)
-        self._executable.upload(stream)
+        self._executable.upload(foreign_stream(self._torch.cuda.current_stream().cuda_stream))
 
     def launch(self) -> None:
         """Enqueue one replay on torch's current stream."""
@@ -78,9 +72,14 @@ class TorchCapture:
             self._torch, self._owner, self._device.adopt_executable(raw, self.graph, self._owner)
         )
 
+    def reinstantiate(self, executable: TorchExecutable) -> TorchExecutable:
+        """torch destroys its old executable itself; destroying ours would free graph and pool too."""
+        del executable
+        return self.instantiate()
+
 
 class TorchAdapter:
-    """CUDA tensors of PyTorch 2.11 or newer."""
+    """CUDA tensors of PyTorch 2.11 or newer; beside them, other libraries' arrays that torch can view."""
 
     name = "torch"
 
@@ -99,22 +98,39 @@ class TorchAdapter:
             )
         self._torch: Any = torch
         self._device = device
+        self._generators: dict[int, Any] = {}
+        """CUDA generators of the steps seen so far, besides torch's default ones."""
 
     def is_device_array(self, value: Any) -> bool:
-        """A strided CUDA tensor."""
+        """A strided CUDA tensor, or another library's array that torch can view."""
         torch = self._torch
-        return isinstance(value, torch.Tensor) and value.is_cuda and value.layout == torch.strided
+        if isinstance(value, torch.Tensor):
+            return bool(value.is_cuda and value.layout == torch.strided)
+        if getattr(value, "__cuda_array_interface__", None) is None:
+            return False
+        try:
+            self._tensor(value)
+        except (TypeError, ValueError, RuntimeError):  # a dtype or a stride that torch has not
+            return False
+        return True
+
+    def _tensor(self, value: Any) -> Any:
+        """The value, or torch's view of its memory."""
+        torch = self._torch
+        return value if isinstance(value, torch.Tensor) else torch.as_tensor(value, device="cuda")
 
     def static_like(self, value: Any) -> Any:
-        """A tensor of the same shape and strides with a copy of the values."""
+        """An array of the same kind, shape and strides with a copy of the values."""
+        source = self._tensor(value)
         target = self._torch.empty_strided(
-            value.shape, value.stride(), dtype=value.dtype, device=value.device, requires_grad=False
+            source.shape, source.stride(), dtype=source.dtype, device=source.device, requires_grad=False
         )
-        self.copy_into(target, value)
-        return target
+        self.copy_into(target, source)
+        return target if source is value else wrapped(self._device, value, target)
 
     def copy_into(self, target: Any, source: Any) -> None:
         """Enqueue a copy on torch's current stream."""
+        target, source = self._tensor(target), self._tensor(source)
         if (target.shape, target.dtype) != (source.shape, source.dtype):
             given, wanted = f"{source.dtype}{tuple(source.shape)}", f"{target.dtype}{tuple(target.shape)}"
             raise ValueError(f"{given} does not fit {wanted}")
@@ -123,7 +139,7 @@ class TorchAdapter:
 
     def poison(self, value: Any) -> None:
         """Fill with NaN, or with the largest integer."""
-        torch = self._torch
+        torch, value = self._torch, self._tensor(value)
         with torch.no_grad():
             if value.is_floating_point() or value.is_complex():
                 value.fill_(float("nan"))
@@ -134,7 +150,7 @@ class TorchAdapter:
 
     def to_host(self, value: Any) -> HostArray:
         """The values as NumPy; bfloat16 and float8 as float32."""
-        tensor = value.detach()
+        tensor = self._tensor(value).detach()
         try:
             return np.asarray(tensor.cpu().numpy())
         except TypeError:
@@ -142,104 +158,117 @@ class TorchAdapter:
 
     def address(self, value: Any) -> int:
         """``data_ptr``."""
-        return int(value.data_ptr())
+        return int(self._tensor(value).data_ptr())
 
     def nbytes(self, value: Any) -> int:
         """Size of the elements in bytes."""
-        return int(value.numel()) * int(value.element_size())
+        tensor = self._tensor(value)
+        return int(tensor.numel()) * int(tensor.element_size())
+
+    def current_stream(self) -> Stream:
+        """torch's."""
+        return foreign_stream(int(self._torch.cuda.current_stream().cuda_stream))
+
+    def new_stream(self) -> Any:
+        """A stream of torch's pool of streams."""
+        return self._torch.cuda.Stream()
+
+    @contextmanager
+    def on_stream(self, stream: Any) -> Iterator[None]:
+        """``torch.cuda.stream``."""
+        with self._torch.cuda.stream(stream):
+            yield
 
     def synchronize(self) -> None:
         """Wait for torch's current stream."""
         self._torch.cuda.current_stream().synchronize()
 
     def capture(self, step: Callable[..., Any], inputs: Sequence[Any]) -> TorchCapture:
-        """Capture on a side stream into a private pool, thread-local."""
+        """Capture on a side stream into a private pool, thread-local.
+
+        Casts that autocast has cached are dropped before and after: the graph must not use those of the
+        past, nor later work those that only a replay computes.
+        """
         torch = self._torch
         owner = torch.cuda.CUDAGraph(keep_graph=True)
+        self._note_generators(step)
+        self._register_generators(owner)
         torch.cuda.synchronize()
+        torch.cuda.empty_cache()  # as torch.cuda.graph does: pools of destroyed graphs are given back
+        torch.clear_autocast_cache()
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream), no_collection():
-            owner.capture_begin(capture_error_mode="thread_local")
-            try:
-                outputs = step(*inputs)
-            except BaseException:
-                _end_quietly(owner)
-                raise
-            owner.capture_end()
+        try:
+            with torch.cuda.stream(stream), no_collection():
+                owner.capture_begin(capture_error_mode="thread_local")
+                outputs = _call_in_capture(owner, step, inputs)
+                owner.capture_end()
+        finally:
+            torch.clear_autocast_cache()
         torch.cuda.current_stream().wait_stream(stream)
         return TorchCapture(torch, self._device, owner, outputs)
 
     def recover(self) -> None:
-        """Take the default generator out of capture mode, where a failed capture leaves it (torch 2.11).
+        """Take the generators out of capture mode, where a failed capture leaves them (torch 2.11).
 
-        A small capture that succeeds resets it. Without it, the normal path's next random number raises.
+        A small capture that succeeds resets them. Without it, the normal path's next random number raises.
         """
         torch = self._torch
         owner, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+        self._register_generators(owner)
         with torch.cuda.stream(stream):
             owner.capture_begin(capture_error_mode="thread_local")
             torch.ones(1, device="cuda")
             owner.capture_end()
         owner.reset()
 
-    def random_state(self) -> Any:
-        """State of torch's host and CUDA generators."""
-        return self._torch.get_rng_state(), self._torch.cuda.get_rng_state()
+    def random_state(self, step: Callable[..., Any] | None = None) -> Any:
+        """State of torch's host and CUDA generators, and of those that ``step`` reaches."""
+        if step is not None:
+            self._note_generators(step)
+        own = tuple((generator, generator.get_state()) for generator in self._generators.values())
+        return self._torch.get_rng_state(), self._torch.cuda.get_rng_state(), own
 
     def set_random_state(self, state: Any) -> None:
-        """Set both generators."""
-        host, device = state
+        """Set all of them."""
+        host, device, own = state
         self._torch.set_rng_state(host)
         self._torch.cuda.set_rng_state(device)
+        for generator, value in own:
+            generator.set_state(value)
+
+    def _note_generators(self, step: Callable[..., Any]) -> None:
+        self._generators |= {id(each): each for each in generators_of(self._torch, step)}
+
+    def _register_generators(self, owner: Any) -> None:
+        for generator in self._generators.values():
+            owner.register_generator_state(generator)
 
     def find_state(self, step: Callable[..., Any]) -> Mapping[str, Any]:
-        """Parameters and buffers of the modules that the step is, is bound to, or closes over."""
-        found: dict[str, Any] = {}
-        for prefix, module in _modules(self._torch, step).items():
-            for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-                if self.is_device_array(tensor):
-                    found[f"{prefix}{name}"] = tensor
-        return found
+        """CUDA tensors of the modules and optimisers that the step is, is bound to, or closes over."""
+        self._note_generators(step)
+        found = tensors_of(self._torch, step)
+        return {name: tensor for name, tensor in found.items() if self.is_device_array(tensor)}
 
     def allocator_bytes(self) -> Measured:
         """What torch's caching allocator has reserved."""
         return int(self._torch.cuda.memory_reserved())
 
 
-def _modules(torch: Any, step: Callable[..., Any]) -> dict[str, Any]:
-    """Modules reachable from a step, by the prefix of their entries' names; each module once."""
-    seen: dict[int, tuple[str, Any]] = {}
-    for prefix, value in _reachable(step).items():
-        if isinstance(value, torch.nn.Module):
-            seen.setdefault(id(value), (prefix, value))
-    return dict(seen.values())
-
-
-def _reachable(step: Callable[..., Any]) -> dict[str, Any]:
-    """What a step is, is bound to, closes over, was partially applied to, or names as a global."""
-    owner = getattr(step, "__self__", None)
-    found = {"": step, "self.": owner}
-    found |= {f"self.{name}.": value for name, value in getattr(owner, "__dict__", {}).items()}
-    if isinstance(step, functools.partial):
-        found |= {f"argument {index}.": value for index, value in enumerate(step.args)}
-        return found | _reachable(step.func)
-    function = inspect.unwrap(step)  # ``@torch.no_grad()`` wraps the function whose names count
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return found
-    cells = getattr(function, "__closure__", None) or ()
-    closed = dict(zip(code.co_freevars, map(_content, cells), strict=False))
-    named = getattr(function, "__globals__", {})
-    globals_used = {name: named[name] for name in code.co_names if name in named}
-    return found | {f"{name}.": value for name, value in (globals_used | closed).items()}
-
-
-def _content(cell: Any) -> Any:
+def _call_in_capture(owner: Any, step: Callable[..., Any], inputs: Sequence[Any]) -> Any:
+    """Call the step, and end the capture when it raises."""
     try:
-        return cell.cell_contents
-    except ValueError:  # not assigned yet
-        return None
+        return step(*inputs)
+    except BaseException as error:
+        _end_quietly(owner)
+        if not runs_graphs(error):
+            raise
+        refusal = device_error(
+            "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+            "torch.cuda.CUDAGraph",
+            detail="the step runs graphs of its own: declare it as build_graphed(shape)",
+        )
+        raise refusal.with_traceback(error.__traceback__) from error
 
 
 def _end_quietly(owner: Any) -> None:

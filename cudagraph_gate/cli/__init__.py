@@ -15,6 +15,7 @@ from cudagraph_gate.cli.options import (
     Definitions,
     Device,
     DotFile,
+    FlushL2,
     Json,
     Limit,
     PerfettoFile,
@@ -211,17 +212,21 @@ def pilot(
     run: RunFolder = None,
     device: Device = "auto",
     shapes: Shapes = None,
+    policy: PolicyFile = None,
+    flush_l2: FlushL2 = False,
     time_limit: Limit = 300.0,
     as_json: Json = False,
 ) -> None:
     """Capture, replay and compare a graph beside the untouched normal path."""
     from cudagraph_gate import pipeline
+    from cudagraph_gate.gates import load_policy
     from cudagraph_gate.report import machine, print_trial, terminal
 
+    limits = load_policy(policy, Path.cwd())
     with terminal.progress() as report:
-        options = _options(device, shapes, time_limit, report)
+        options = _options(device, shapes, time_limit, report, flush_l2=flush_l2)
         chosen = pipeline.run_for_pilot(workload, run, options)
-        pipeline.pilot(chosen, options)
+        pipeline.pilot(chosen, options, limits)
     evidence = pipeline.collect_evidence(chosen)
     if as_json:
         terminal.print_json(machine.trial(evidence))
@@ -274,6 +279,7 @@ def run(
     device: Device = "auto",
     shapes: Shapes = None,
     policy: PolicyFile = None,
+    flush_l2: FlushL2 = False,
     time_limit: Limit = 300.0,
     as_json: Json = False,
 ) -> None:
@@ -284,7 +290,7 @@ def run(
 
     limits = load_policy(policy, Path.cwd())
     with terminal.progress() as show:
-        options = _options(device, shapes, time_limit, show)
+        options = _options(device, shapes, time_limit, show, flush_l2=flush_l2)
         done, judged = pipeline.run_all(workload, limits, options)
     if not as_json:
         with terminal.result() as console:

@@ -42,3 +42,6 @@ DotFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write the best segment's map for Graphviz.")
 ]
 Limit = Annotated[float, typer.Option(min=1, help="Seconds without progress after which a worker is killed.")]
+FlushL2 = Annotated[
+    bool, typer.Option("--flush-l2", help="Overwrite the GPU's L2 cache before each timed request.")
+]

@@ -225,6 +225,11 @@ class CudaDevice(Device):
         free, total = call(driver().cuMemGetInfo)
         return MemoryInfo(int(free), int(total))
 
+    def l2_cache_bytes(self) -> int:
+        """Size of the L2 cache."""
+        attribute = driver().CUdevice_attribute.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE
+        return int(call(driver().cuDeviceGetAttribute, attribute, call(driver().cuCtxGetDevice)))
+
     # --- streams ----------------------------------------------------------------------------------
     @property
     def legacy_stream(self) -> Stream:
@@ -312,7 +317,7 @@ class CudaDevice(Device):
 
     def create_graph(self) -> Graph:
         """An empty graph."""
-        return CudaGraph(call(driver().cuGraphCreate, 0), self._compute_capability)
+        return CudaGraph.explicit(self._compute_capability)
 
     def adopt_graph(self, handle: int, owner: object) -> Graph:
         """Another library's graph."""
@@ -325,6 +330,12 @@ class CudaDevice(Device):
         return graph.adopt_executable(handle, owner)
 
     # --- life -------------------------------------------------------------------------------------
+    def attach_thread(self) -> None:
+        """Make the primary context current in this thread: it is so only in the one that opened it."""
+        from cuda.core import Device as CoreDevice
+
+        CoreDevice(0).set_current()
+
     def close(self) -> None:
         """Nothing is held beyond the primary context, which other libraries share."""
 

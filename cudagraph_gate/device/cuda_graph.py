@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 from cudagraph_gate.device.cuda_launch import compile_kernel, kernel_parameters
+from cudagraph_gate.device.cuda_nodes import node_count, node_handles, node_info
 from cudagraph_gate.device.cuda_status import call, driver
 from cudagraph_gate.device.port import (
     DeviceArray,
@@ -17,24 +19,10 @@ from cudagraph_gate.device.port import (
     LaunchShape,
     Node,
     NodeInfo,
-    NodeKind,
     Stream,
     UpdateResult,
 )
-from cudagraph_gate.errors import DeviceError, device_error
-
-_KINDS: Final[dict[str, NodeKind]] = {
-    "CU_GRAPH_NODE_TYPE_KERNEL": "kernel",
-    "CU_GRAPH_NODE_TYPE_MEMCPY": "memcpy",
-    "CU_GRAPH_NODE_TYPE_MEMSET": "memset",
-    "CU_GRAPH_NODE_TYPE_HOST": "host",
-    "CU_GRAPH_NODE_TYPE_EMPTY": "empty",
-    "CU_GRAPH_NODE_TYPE_MEM_ALLOC": "alloc",
-    "CU_GRAPH_NODE_TYPE_MEM_FREE": "free",
-    "CU_GRAPH_NODE_TYPE_EVENT_RECORD": "event",
-    "CU_GRAPH_NODE_TYPE_WAIT_EVENT": "event",
-    "CU_GRAPH_NODE_TYPE_GRAPH": "child",
-}
+from cudagraph_gate.errors import DeviceError, StickyError, device_error
 
 
 @dataclass(frozen=True)
@@ -52,7 +40,18 @@ class CudaGraph:
         self._handle = handle
         self._compute_capability = compute_capability
         self._owner = owner
+        self._definition: Any = None
         self._destroyed = False
+
+    @classmethod
+    def explicit(cls, compute_capability: tuple[int, int]) -> CudaGraph:
+        """An empty graph, which cuda.core owns and can build too."""
+        from cuda.core.graph import GraphDefinition
+
+        definition = GraphDefinition()
+        graph = cls(definition.handle, compute_capability, owner=definition)
+        graph._definition = definition
+        return graph
 
     # --- building -----------------------------------------------------------------------------------
     def add_kernel(
@@ -65,10 +64,7 @@ class CudaGraph:
     def add_copy(self, target: DeviceArray, source: DeviceArray, after: Sequence[Node] = ()) -> Node:
         """Add a device-to-device copy node."""
         bindings = driver()
-        params = bindings.CUDA_MEMCPY3D()
-        params.srcMemoryType = params.dstMemoryType = bindings.CUmemorytype.CU_MEMORYTYPE_DEVICE
-        params.srcDevice, params.dstDevice = source.pointer, target.pointer
-        params.WidthInBytes, params.Height, params.Depth = target.nbytes, 1, 1
+        params = _copy_params(target, source)
         return self._add(bindings.cuGraphAddMemcpyNode, after, params, call(bindings.cuCtxGetCurrent))
 
     def add_fill(self, target: DeviceArray, byte: int, after: Sequence[Node] = ()) -> Node:
@@ -79,16 +75,29 @@ class CudaGraph:
         params.width, params.height, params.pitch = target.nbytes, 1, 0
         return self._add(bindings.cuGraphAddMemsetNode, after, params, call(bindings.cuCtxGetCurrent))
 
+    @property
+    def definition(self) -> Any:
+        """cuda.core's ``GraphDefinition`` of this graph, for the node types that the port does not have.
+
+        Nodes that it adds may stand in ``after`` of the port's. Raises CUDA_ERROR_NOT_SUPPORTED for a graph
+        that was captured.
+        """
+        self.require_live()
+        if self._definition is None:
+            detail = "a captured graph has none"
+            raise device_error("CUDA_ERROR_NOT_SUPPORTED", "graph.definition", detail=detail)
+        return self._definition
+
     def _add(self, function: Any, after: Sequence[Node], *params: Any) -> Node:
-        before = [node.handle for node in after if isinstance(node, CudaNode)]
-        index = len(self._handles())
+        before = [_node_handle(node, function.__name__) for node in after]
+        index = node_count(self._live())
         handle = call(function, self._live(), before, len(before), *params)
-        return CudaNode(handle, _node_info(index, handle))
+        return CudaNode(handle, node_info(index, handle))
 
     # --- reading ------------------------------------------------------------------------------------
     def nodes(self) -> tuple[NodeInfo, ...]:
         """All nodes, in the driver's order."""
-        return tuple(_node_info(index, handle) for index, handle in enumerate(self._handles()))
+        return tuple(node_info(index, handle) for index, handle in enumerate(self._handles()))
 
     def edges(self) -> tuple[tuple[int, int], ...]:
         """Dependencies as pairs of node indices."""
@@ -100,15 +109,16 @@ class CudaGraph:
         return tuple((index[int(source)], index[int(target)]) for source, target in pairs)
 
     def _handles(self) -> list[Any]:
-        bindings = driver()
-        _none, count = call(bindings.cuGraphGetNodes, self._live(), 0)
-        handles, count = call(bindings.cuGraphGetNodes, self._live(), count)
-        return list(handles[:count])
+        return node_handles(self._live())
 
     def _live(self) -> Any:
+        self.require_live()
+        return self._handle
+
+    def require_live(self) -> None:
+        """Raise CUDA_ERROR_INVALID_VALUE when the graph was destroyed."""
         if self._destroyed:
             raise device_error("CUDA_ERROR_INVALID_VALUE", "cuGraph", detail="the graph was destroyed")
-        return self._handle
 
     # --- running ------------------------------------------------------------------------------------
     def instantiate(self) -> CudaExecutableGraph:
@@ -126,6 +136,7 @@ class CudaGraph:
         if not self._destroyed and self._owner is None:
             call(driver().cuGraphDestroy, self._handle)
         self._destroyed = True
+        self._owner = self._definition = None
 
 
 class CudaExecutableGraph:
@@ -142,6 +153,7 @@ class CudaExecutableGraph:
         self._owner = owner
         self._source = source
         self._compute_capability = compute_capability
+        self._node_handles: list[Any] | None = None
 
     def upload(self, stream: Stream) -> None:
         """Send it to the device."""
@@ -160,9 +172,78 @@ class CudaExecutableGraph:
     def update_kernel(self, node: NodeInfo, kernel: Kernel, shape: LaunchShape, args: Sequence[Any]) -> None:
         """Change one kernel node."""
         params, _keep = kernel_node_params(kernel, shape, args, self._compute_capability)
-        call(
-            driver().cuGraphExecKernelNodeSetParams, self._live(), self._source._handles()[node.index], params
-        )
+        handle = self._node("cuGraphExecKernelNodeSetParams", node)
+        with _naming(node):
+            call(driver().cuGraphExecKernelNodeSetParams, self._live(), handle, params)
+
+    def update_copy(self, node: NodeInfo, target: DeviceArray, source: DeviceArray) -> None:
+        """Change one copy within the device."""
+        bindings = driver()
+        params = _copy_params(target, source)
+        handle = self._node("cuGraphExecMemcpyNodeSetParams", node)
+        with _naming(node):
+            original = call(bindings.cuGraphMemcpyNodeGetParams, handle)
+            unified = bindings.CUmemorytype.CU_MEMORYTYPE_UNIFIED
+            # A captured node may leave the kind of its addresses to the driver: it stays as it was.
+            if original.srcMemoryType == unified:
+                params.srcMemoryType = unified
+            if original.dstMemoryType == unified:
+                params.dstMemoryType = unified
+            context = call(bindings.cuCtxGetCurrent)
+            call(bindings.cuGraphExecMemcpyNodeSetParams, self._live(), handle, params, context)
+
+    def update_fill(self, node: NodeInfo, target: DeviceArray, byte: int) -> None:
+        """Change one memset."""
+        bindings = driver()
+        name = "cuGraphExecMemsetNodeSetParams"
+        handle = self._node(name, node)
+        with _naming(node):
+            params = call(bindings.cuGraphMemsetNodeGetParams, handle)
+            if params.height != 1 or params.width * params.elementSize != target.nbytes:
+                raise device_error("CUDA_ERROR_INVALID_VALUE", name)
+            params.dst = target.pointer
+            params.value = int.from_bytes(bytes([byte]) * params.elementSize, "little")
+            context = call(bindings.cuCtxGetCurrent)
+            call(bindings.cuGraphExecMemsetNodeSetParams, self._live(), handle, params, context)
+
+    def retouch(self, nodes: Sequence[NodeInfo]) -> UpdateResult:
+        """Set nodes to what their graph says."""
+        bindings, executable = driver(), self._live()
+        context = call(bindings.cuCtxGetCurrent)
+        setters: dict[str, tuple[Any, Any, tuple[Any, ...]]] = {
+            "kernel": (bindings.cuGraphKernelNodeGetParams, bindings.cuGraphExecKernelNodeSetParams, ()),
+            "memcpy": (
+                bindings.cuGraphMemcpyNodeGetParams,
+                bindings.cuGraphExecMemcpyNodeSetParams,
+                (context,),
+            ),
+            "memset": (
+                bindings.cuGraphMemsetNodeGetParams,
+                bindings.cuGraphExecMemsetNodeSetParams,
+                (context,),
+            ),
+        }
+        for node in nodes:
+            if node.kind not in setters:
+                return UpdateResult(ok=False, result="CUDA_ERROR_NOT_SUPPORTED", node=node.index)
+            get, put, more = setters[node.kind]
+            try:
+                handle = self._node(put.__name__, node)
+                call(put, executable, handle, call(get, handle), *more)
+            except StickyError:
+                raise
+            except DeviceError as error:
+                return UpdateResult(ok=False, result=error.code, node=node.index)
+        return UpdateResult(ok=True, result="CUDA_SUCCESS")
+
+    def _node(self, name: str, node: NodeInfo) -> Any:
+        """The source graph's node, by which the driver knows the executable's; looked up once for all."""
+        self._source.require_live()  # its nodes would be dangling
+        if self._node_handles is None:
+            self._node_handles = self._source._handles()
+        if not 0 <= node.index < len(self._node_handles):
+            raise device_error("CUDA_ERROR_INVALID_VALUE", name, detail=f"node {node.index}")
+        return self._node_handles[node.index]
 
     def destroy(self) -> None:
         """Free the executable."""
@@ -228,36 +309,33 @@ def kernel_node_params(
     return params, arguments
 
 
+def _copy_params(target: DeviceArray, source: DeviceArray) -> Any:
+    if target.nbytes != source.nbytes:
+        raise ValueError(f"copy of {source.nbytes} bytes into {target.nbytes}")
+    bindings = driver()
+    params = bindings.CUDA_MEMCPY3D()
+    params.srcMemoryType = params.dstMemoryType = bindings.CUmemorytype.CU_MEMORYTYPE_DEVICE
+    params.srcDevice, params.dstDevice = source.pointer, target.pointer
+    params.WidthInBytes, params.Height, params.Depth = target.nbytes, 1, 1
+    return params
+
+
+@contextmanager
+def _naming(node: NodeInfo) -> Iterator[None]:
+    """Add the node to what the driver refuses."""
+    try:
+        yield
+    except DeviceError as error:
+        raise device_error(error.code, error.call, detail=f"node {node.index}") from error
+
+
+def _node_handle(node: Any, name: str) -> Any:
+    """The raw node of the port's or of cuda.core's; the driver refuses one of another graph."""
+    handle = getattr(node, "handle", None)
+    if handle is None:
+        raise device_error("CUDA_ERROR_INVALID_VALUE", name, detail=f"{type(node).__name__} is no node")
+    return handle
+
+
 def _stream_handle(stream: Stream) -> Any:
     return stream.handle  # type: ignore[attr-defined]
-
-
-def _node_info(index: int, handle: Any) -> NodeInfo:
-    bindings = driver()
-    kind = _KINDS.get(call(bindings.cuGraphNodeGetType, handle).name, "other")
-    if kind == "kernel":
-        params = call(bindings.cuGraphKernelNodeGetParams, handle)
-        shape = LaunchShape(
-            (params.gridDimX, params.gridDimY, params.gridDimZ),
-            (params.blockDimX, params.blockDimY, params.blockDimZ),
-        )
-        return NodeInfo(index, kind, _kernel_name(params), shape)
-    if kind == "memcpy":
-        copy = call(bindings.cuGraphMemcpyNodeGetParams, handle)
-        return NodeInfo(index, kind, kind, nbytes=copy.WidthInBytes * copy.Height * copy.Depth)
-    if kind == "memset":
-        fill = call(bindings.cuGraphMemsetNodeGetParams, handle)
-        return NodeInfo(index, kind, kind, nbytes=fill.elementSize * fill.width * fill.height)
-    return NodeInfo(index, kind, kind)
-
-
-def _kernel_name(params: Any) -> str:
-    bindings = driver()
-    try:
-        if int(params.func):
-            name = call(bindings.cuFuncGetName, params.func)
-        else:
-            name = call(bindings.cuKernelGetName, params.kern)
-    except DeviceError as error:
-        return f"unnamed kernel ({error.code})"
-    return name.decode() if isinstance(name, bytes) else str(name)

@@ -32,7 +32,7 @@ def driver() -> Any:
 def call(function: Callable[..., tuple[Any, ...]], *args: Any) -> Any:
     """Call a driver function: its value(s), or the exception for its status, named after the call."""
     status, *values = function(*args)
-    if status.name in _NO_CONTEXT and _enter_primary_context():
+    if status != 0 and status.name in _NO_CONTEXT and _enter_primary_context():
         status, *values = function(*args)
     if status != 0:
         raise device_error(status.name, function.__name__)

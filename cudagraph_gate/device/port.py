@@ -9,11 +9,12 @@ own name for the error.
 from __future__ import annotations
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,13 @@ from cudagraph_gate.errors import UsageError, device_error
 HostArray = npt.NDArray[Any]
 Dim = tuple[int, int, int]
 CaptureMode = Literal["thread_local", "global"]
-NodeKind = Literal["kernel", "memcpy", "memset", "host", "empty", "alloc", "free", "event", "child", "other"]
+NodeKind = Literal[
+    "kernel", "memcpy", "memset", "host", "empty", "alloc", "free", "event", "child", "conditional", "other"
+]
+PAGEABLE: Final = "pageable memory"
+"""In a copy node's detail: ordinary host memory, neither pinned nor managed."""
+SPIN_NS: Final = 100_000
+"""The end of a wait is spun: a sleep returns up to 50 us (Linux's timer slack) and a wake-up late."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +87,18 @@ class MemoryInfo:
 
 @dataclass(frozen=True)
 class NodeInfo:
-    """One node of a graph. ``index`` is its position in the graph's node list; ``name`` a kernel's name."""
+    """One node of a graph. ``index`` is its position in the graph's node list; ``name`` a kernel's name.
+
+    ``detail`` says more where it is known: of a copy its direction first (``HtoD from pageable memory``,
+    ``DtoD``), of a child graph how many nodes are inside, of another kind the driver's name for it.
+    """
 
     index: int
     kind: NodeKind
     name: str
     shape: LaunchShape | None = None
     nbytes: int | None = None
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -176,7 +188,32 @@ class ExecutableGraph(Protocol):
         """Take over the parameters of ``graph``, which must have the same topology."""
 
     def update_kernel(self, node: NodeInfo, kernel: Kernel, shape: LaunchShape, args: Sequence[Any]) -> None:
-        """Change launch shape and arguments of one kernel node; the kernel itself stays the same."""
+        """Change launch shape and arguments of one kernel node; the kernel itself stays the same.
+
+        This and the two below name a node of the graph that the executable was instantiated from, which
+        must still be there. A refusal raises DeviceError with the driver's name for it and leaves the
+        executable as it was; launches that were enqueued before keep the old parameters.
+        """
+
+    def update_copy(self, node: NodeInfo, target: DeviceArray, source: DeviceArray) -> None:
+        """Let one copy within the device copy between other arrays, also of another size than before.
+
+        Raises ValueError for arrays of unequal sizes; CUDA_ERROR_INVALID_VALUE for a node that is no such
+        copy, and for arrays without elements.
+        """
+
+    def update_fill(self, node: NodeInfo, target: DeviceArray, byte: int) -> None:
+        """Let one memset fill another array of the same size, or with another byte.
+
+        Raises CUDA_ERROR_INVALID_VALUE for another size or a node that is no memset of one row: the driver
+        takes other sizes only where the work happens to fit, which nobody should rely on.
+        """
+
+    def retouch(self, nodes: Sequence[NodeInfo]) -> UpdateResult:
+        """Set the parameters of kernel, copy and memset nodes to what their graph says, one by one.
+
+        This undoes their updates. It stops at the first refusal, which the result names with its node.
+        """
 
     def destroy(self) -> None:
         """Free the executable; a later launch raises DeviceError."""
@@ -227,6 +264,13 @@ class Device(ABC):
     def cpu_time_ns(self) -> int:
         """CPU time that the calling host thread has used."""
 
+    def wait_until(self, time_ns: int) -> None:
+        """Let the calling thread wait until :meth:`clock_ns` says ``time_ns``; no wait if it is over."""
+        while (left_ns := time_ns - self.clock_ns()) > SPIN_NS:
+            time.sleep((left_ns - SPIN_NS) / 1e9)
+        while self.clock_ns() < time_ns:
+            pass
+
     # --- memory -----------------------------------------------------------------------------------
     @abstractmethod
     def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> DeviceArray:
@@ -249,6 +293,10 @@ class Device(ABC):
     @abstractmethod
     def memory_info(self) -> MemoryInfo:
         """Free and total memory of the whole device, other processes included."""
+
+    def l2_cache_bytes(self) -> int:
+        """Size of the L2 cache; 0 where there is none, as on the simulated device."""
+        return 0
 
     @abstractmethod
     def view(self, pointer: int, shape: tuple[int, ...], dtype: npt.DTypeLike, owner: object) -> DeviceArray:
@@ -343,6 +391,10 @@ class Device(ABC):
         raise device_error("CUDA_ERROR_NOT_SUPPORTED", "adopt_executable", detail=self.name)
 
     # --- life -------------------------------------------------------------------------------------
+    def attach_thread(self) -> None:
+        """Make the device usable from the calling thread, where that takes anything."""
+        return
+
     @abstractmethod
     def close(self) -> None:
         """Free everything that the device object itself holds."""

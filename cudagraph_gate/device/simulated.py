@@ -73,6 +73,10 @@ class SimulatedDevice(Device):
         thread.wait_until(thread.clock_ns + duration_ns)
         self._trace_cpu(thread, duration_ns, on_cpu_ns=0)
 
+    def wait_until(self, time_ns: int) -> None:
+        """Let the calling thread wait off the CPU until its virtual clock says ``time_ns``."""
+        self.host_wait(max(0, time_ns - self.clock_ns()))
+
     def _trace_cpu(self, thread: HostThread, duration_ns: int, *, on_cpu_ns: int) -> None:
         with self._engine.locked():
             if self._engine.trace is not None and duration_ns:

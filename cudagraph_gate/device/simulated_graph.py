@@ -6,7 +6,8 @@ addresses hold by then, so memory that was freed and used again gives wrong numb
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,7 @@ from cudagraph_gate.device.simulated_memory import Region
 from cudagraph_gate.device.simulated_stream import SimulatedStream, simulated_stream
 from cudagraph_gate.device.simulated_trace import HostCall
 from cudagraph_gate.device.simulated_work import CopyWork, FillWork, KernelWork, Work
-from cudagraph_gate.errors import device_error
+from cudagraph_gate.errors import DeviceError, device_error
 
 Edges = tuple[tuple[int, int], ...]
 
@@ -70,7 +71,7 @@ class SimulatedGraph:
 
     def _add(self, name: str, work: Work, after: Sequence[Node]) -> Node:
         with self._engine.call(name, self._engine.spec.capture_call_ns):
-            self._require_live(name)
+            self.require_live(name)
             before = sorted({self._index(node, name) for node in after})
             index = len(self._nodes)
             self._nodes.append(work)
@@ -85,19 +86,20 @@ class SimulatedGraph:
     # --- reading ------------------------------------------------------------------------------------
     def nodes(self) -> tuple[NodeInfo, ...]:
         """All nodes, in the order they were added or captured."""
-        self._require_live("cuGraphGetNodes")
+        self.require_live("cuGraphGetNodes")
         return tuple(work.node_info(index) for index, work in enumerate(self._nodes))
 
     def edges(self) -> Edges:
         """Dependencies as pairs of node indices."""
-        self._require_live("cuGraphGetEdges")
+        self.require_live("cuGraphGetEdges")
         return tuple(self._edges)
 
     def works(self) -> tuple[Work, ...]:
         """What each node does."""
         return tuple(self._nodes)
 
-    def _require_live(self, call: str) -> None:
+    def require_live(self, call: str) -> None:
+        """Raise CUDA_ERROR_INVALID_VALUE when the graph was destroyed."""
         if self._destroyed:
             raise device_error("CUDA_ERROR_INVALID_VALUE", call, detail="the graph was destroyed")
 
@@ -108,10 +110,10 @@ class SimulatedGraph:
         nodes = len(self._nodes)
         held_bytes = nodes * engine.spec.instantiate_bytes_per_node
         with engine.call("cuGraphInstantiate", nodes * engine.spec.instantiate_ns_per_node) as call:
-            self._require_live(call.name)
+            self.require_live(call.name)
             engine.fail_due_allocation(call)
             engine.memory.reserve(held_bytes, call.name)
-            return SimulatedExecutableGraph(engine, self.works(), tuple(self._edges), held_bytes)
+            return SimulatedExecutableGraph(engine, self, held_bytes)
 
     def destroy(self) -> None:
         """Free the graph."""
@@ -121,10 +123,11 @@ class SimulatedGraph:
 class SimulatedExecutableGraph:
     """An instantiated graph. Its launches run one after another, whatever their streams."""
 
-    def __init__(self, engine: Engine, nodes: tuple[Work, ...], edges: Edges, held_bytes: int) -> None:
+    def __init__(self, engine: Engine, source: SimulatedGraph, held_bytes: int) -> None:
         self._engine = engine
-        self._nodes = nodes
-        self._edges = edges
+        self._source = source
+        self._nodes = list(source.works())
+        self._edges = source.edges()
         self._held_bytes = held_bytes
         self._number = next(engine.graph_numbers)
         self._uploaded = False
@@ -180,21 +183,58 @@ class SimulatedExecutableGraph:
             self._require_live(call)
             refused = _difference(self._nodes, self._edges, graph.works(), graph.edges())
             if refused is None:
-                self._nodes = graph.works()
+                self._nodes = list(graph.works())
             return refused or UpdateResult(ok=True, result=UPDATE_SUCCESS)
 
     def update_kernel(self, node: NodeInfo, kernel: Kernel, shape: LaunchShape, args: Sequence[Any]) -> None:
         """Change one kernel node. Raises CUDA_ERROR_INVALID_VALUE for another kernel or no kernel node."""
         work = KernelWork.of(kernel, shape, args)
-        spec = self._engine.spec
-        cost_ns = spec.update_base_ns + spec.update_ns_per_node
-        with self._engine.call("cuGraphExecKernelNodeSetParams", cost_ns) as call:
-            self._require_live(call)
-            index = node.index
-            old = self._nodes[index] if 0 <= index < len(self._nodes) else None
+        with self._node_update("cuGraphExecKernelNodeSetParams", node) as (call, old):
             if not isinstance(old, KernelWork) or old.name != kernel.name:
-                raise device_error("CUDA_ERROR_INVALID_VALUE", call.name, detail=f"node {index}")
-            self._nodes = (*self._nodes[:index], work, *self._nodes[index + 1 :])
+                raise _refused(call, node)
+            self._nodes[node.index] = work
+
+    def update_copy(self, node: NodeInfo, target: DeviceArray, source: DeviceArray) -> None:
+        """Change one copy within the device."""
+        work = CopyWork.of(Region.of(target), Region.of(source))
+        with self._node_update("cuGraphExecMemcpyNodeSetParams", node) as (call, old):
+            if not isinstance(old, CopyWork) or old.name != work.name or work.nbytes == 0:
+                raise _refused(call, node)
+            self._engine.require_mapped(call, work)
+            self._nodes[node.index] = work
+
+    def update_fill(self, node: NodeInfo, target: DeviceArray, byte: int) -> None:
+        """Change one memset."""
+        work = FillWork(Region.of(target), byte)
+        with self._node_update("cuGraphExecMemsetNodeSetParams", node) as (call, old):
+            if not isinstance(old, FillWork) or old.nbytes != work.nbytes:
+                raise _refused(call, node)
+            self._engine.require_mapped(call, work)
+            self._nodes[node.index] = work
+
+    def retouch(self, nodes: Sequence[NodeInfo]) -> UpdateResult:
+        """Set nodes to what their graph says."""
+        works = self._source.works()
+        for node in nodes:
+            with self._engine.call("cuGraphExecNodeSetParams", self._engine.spec.update_base_ns) as call:
+                self._require_updatable(call)
+                if not 0 <= node.index < len(self._nodes):
+                    return UpdateResult(ok=False, result="CUDA_ERROR_INVALID_VALUE", node=node.index)
+                self._nodes[node.index] = works[node.index]
+        return UpdateResult(ok=True, result="CUDA_SUCCESS")
+
+    @contextmanager
+    def _node_update(self, name: str, node: NodeInfo) -> Iterator[tuple[HostCall, Work]]:
+        spec = self._engine.spec
+        with self._engine.call(name, spec.update_base_ns + spec.update_ns_per_node) as call:
+            self._require_updatable(call)
+            if not 0 <= node.index < len(self._nodes):
+                raise _refused(call, node)
+            yield call, self._nodes[node.index]
+
+    def _require_updatable(self, call: HostCall) -> None:
+        self._require_live(call)
+        self._source.require_live(call.name)
 
     def destroy(self) -> None:
         """Free the executable and the device memory it holds."""
@@ -215,6 +255,10 @@ class SimulatedExecutableGraph:
             stream.capture.require_valid(call.name)
             rules = self._engine.captures
             rules.violate("CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", call.name, stream.capture)
+
+
+def _refused(call: HostCall, node: NodeInfo) -> DeviceError:
+    return device_error("CUDA_ERROR_INVALID_VALUE", call.name, detail=f"node {node.index}")
 
 
 def _successors(edges: Edges, nodes: int) -> list[list[int]]:

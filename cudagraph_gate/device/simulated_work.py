@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from cudagraph_gate.device.port import (
+    PAGEABLE,
     HostArray,
     Kernel,
     LaunchShape,
@@ -125,7 +126,7 @@ class CopyWork:
 
     def node_info(self, index: int) -> NodeInfo:
         """What the node says of itself."""
-        return NodeInfo(index, "memcpy", "memcpy", nbytes=self.nbytes)
+        return NodeInfo(index, "memcpy", "memcpy", nbytes=self.nbytes, detail=_ENDPOINTS[self.name])
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,6 +174,7 @@ class FillWork:
 
 
 Work = KernelWork | CopyWork | FillWork
+_ENDPOINTS: Final = {"HtoD": f"HtoD from {PAGEABLE}", "DtoH": f"DtoH to {PAGEABLE}", "DtoD": "DtoD"}
 
 
 def _flat(memory: DeviceMemory, side: Operand) -> HostArray:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
+
+import msgspec
 
 from cudagraph_gate.evidence import DIAGNOSIS_FILE, PILOT_LOG
 from cudagraph_gate.gates.check import Check, Gate, ending, fails, finding_checks, holds, undecided
+from cudagraph_gate.gates.clocks import at_fair_clocks, view_clocks
 from cudagraph_gate.gates.latency import PathComparison, QuantilePair, compare_paths
 from cudagraph_gate.gates.policy import Policy
 from cudagraph_gate.gates.segment import MIN_REQUESTS, not_tried
@@ -14,6 +17,7 @@ from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, TrialView, bef
 from cudagraph_gate.gates.wording import duration, percent, size
 from cudagraph_gate.model import GateResult, GateStatus, NotMeasured, Reason
 from cudagraph_gate.records import Comparison, Phase
+from cudagraph_gate.stats import MOST_FURTHER_BLOCKS, faster, further_blocks
 
 GATE = Gate(6, "comparison", (PILOT_LOG, DIAGNOSIS_FILE))
 PHASES: Final = frozenset({Phase.TRAJECTORY, Phase.NORMAL_AGAIN, Phase.TIMING})
@@ -23,18 +27,20 @@ PLAUSIBLE_FACTOR: Final = 1.5
 OWN_GRAPH: Final = "build_graphed"
 
 
-def comparison_gate(evidence: Evidence, trial: TrialView, policy: Policy) -> GateResult:
-    """Judge both paths of the target shape against each other."""
+def comparison_gate(
+    evidence: Evidence, trial: TrialView, policy: Policy, more: Sequence[Check] = ()
+) -> GateResult:
+    """Judge both paths of the target shape against each other; ``more`` is what else speaks of them."""
     threshold = _threshold(policy)
     target = trial.target
     if target is None or not target.records:
         return GATE.result([not_tried(trial, trial.name)], {}, threshold)
     paths = compare_paths(target)
-    measured = _measured(target, paths)
+    measured = _measured(target, paths, policy)
     if _own_graph(trial, target):
         own = "the workload brings its own graph path, which this version does not try"
         return GATE.result([undecided(Reason.NO_GRAPH_USED, own)], measured, threshold)
-    checks = comparison_checks(target, policy, paths)
+    checks = [*comparison_checks(target, policy, paths), *more]
     if isinstance(paths, PathComparison):
         checks += _plausibility_checks(evidence, paths)
     return GATE.result(checks, measured, threshold)
@@ -47,7 +53,8 @@ def comparison_checks(trial: ShapeTrial, policy: Policy, paths: PathComparison |
     if isinstance(paths, NotMeasured):
         checks.append(undecided(Reason.UNMEASURABLE, paths.reason))
     else:
-        checks += [_gain_check(paths, policy), *_tail_checks(paths, policy), _cpu_check(paths, policy)]
+        gain = at_fair_clocks(trial, _gain_check(paths, policy))
+        checks += [gain, *_tail_checks(paths, policy), _cpu_check(paths, policy)]
     checks.append(_memory_check(trial, policy))
     if trial.completed:
         return checks
@@ -57,6 +64,9 @@ def comparison_checks(trial: ShapeTrial, policy: Policy, paths: PathComparison |
 
 
 def _own_graph(trial: TrialView, target: ShapeTrial) -> bool:
+    """Whether an older log says that the workload's own path was left out."""
+    if target.method == "own":
+        return False
     noticed = any(OWN_GRAPH in note for note in trial.noticed)
     return noticed or any(finding.code is Reason.NO_GRAPH_USED for finding in target.findings)
 
@@ -119,11 +129,24 @@ def _gain_check(paths: PathComparison, policy: Policy) -> Check:
     if high < policy.min_gain:
         limit = f"below the minimum {percent(policy.min_gain)}"
         return fails(Reason.NO_GAIN, f"{seen}, {limit}{_copy_note(paths, policy.min_gain)}")
-    needed = max(policy.min_gain, paths.noise.upper)
-    if low > needed:
+    if faster(ratio, paths.noise) and low > policy.min_gain:
         return holds(seen)
     beyond = "the noise floor" if paths.noise.upper > policy.min_gain else "the minimum"
-    return undecided(Reason.UNMEASURABLE, f"{seen}: not clearly beyond {beyond} {percent(needed)}")
+    needed = percent(max(policy.min_gain, paths.noise.upper))
+    return undecided(
+        Reason.UNMEASURABLE, f"{seen}: not clearly beyond {beyond} {needed}, {_further_text(paths, policy)}"
+    )
+
+
+def _further(paths: PathComparison, policy: Policy) -> int:
+    return further_blocks(paths.p50.ratio, paths.noise, policy.min_gain, paths.blocks)
+
+
+def _further_text(paths: PathComparison, policy: Policy) -> str:
+    further = _further(paths, policy)
+    if further >= MOST_FURTHER_BLOCKS:
+        return f"and {further} further blocks of each path would not tell"
+    return f"about {further} further blocks of each path would tell"
 
 
 def _copy_note(paths: PathComparison, gain: float) -> str:
@@ -220,7 +243,7 @@ def _threshold(policy: Policy) -> dict[str, Any]:
     }
 
 
-def _measured(trial: ShapeTrial, paths: PathComparison | NotMeasured) -> dict[str, Any]:
+def _measured(trial: ShapeTrial, paths: PathComparison | NotMeasured, policy: Policy) -> dict[str, Any]:
     measured: dict[str, Any] = {
         "compared_requests": _requests(trial, "outputs"),
         "failed_comparisons": sum(not comparison.equal for comparison in trial.comparisons),
@@ -233,11 +256,19 @@ def _measured(trial: ShapeTrial, paths: PathComparison | NotMeasured) -> dict[st
     measured |= {
         name: pair.as_dict() if isinstance(pair, QuantilePair) else pair for name, pair in tails.items()
     }
+    if _gain_check(paths, policy).status is GateStatus.UNKNOWN:
+        measured["further_blocks"] = _further(paths, policy)
     return measured | {
         "gain": 1 - paths.p50.ratio.ratio,
         "noise_floor": paths.noise.value,
         "noise_floor_upper": paths.noise.upper,
+        "normal_per_s": paths.normal_per_s,
+        "graph_per_s": paths.graph_per_s,
         "normal_cpu_ns": round(paths.normal_cpu_ns),
         "graph_cpu_ns": round(paths.graph_cpu_ns),
+        "normal_process_cpu_ns": paths.normal_process_cpu_ns,
+        "graph_process_cpu_ns": paths.graph_process_cpu_ns,
+        "replay_ns": paths.replay_ns,
         "copy_in_ns": paths.copy_in_ns,
+        "clocks": msgspec.to_builtins(view_clocks(trial).as_dict()),
     }

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from cudagraph_gate.evidence import PILOT_LOG
-from cudagraph_gate.gates.check import Check, Gate, ending, fails, finding_checks, holds, undecided
-from cudagraph_gate.gates.latency import compare_paths, saved_per_request
+from cudagraph_gate.gates.break_even import (
+    BreakEven,
+    break_even,
+    cost_of,
+    minutes,
+    one_time_cost,
+    request_rate,
+)
+from cudagraph_gate.gates.check import Check, Gate, fails, finding_checks, holds, undecided
+from cudagraph_gate.gates.latency import saved_per_request
 from cudagraph_gate.gates.policy import Policy
 from cudagraph_gate.gates.segment import not_tried
 from cudagraph_gate.gates.trial_view import ShapeTrial, TrialView
-from cudagraph_gate.gates.wording import duration, percent
+from cudagraph_gate.gates.update_cost import measured_updates, update_notes
+from cudagraph_gate.gates.wording import duration
 from cudagraph_gate.model import GateResult, NotMeasured, Reason
 from cudagraph_gate.records import Phase
 
@@ -25,8 +34,18 @@ COSTS: Final = (
     Phase.UPDATE,
 )
 """Phases whose cost must be measured, each on its own."""
-PHASES: Final = frozenset(COSTS) - {Phase.CAPTURE} | {Phase.DESTROY}
+OWN_COSTS: Final = (Phase.CAPTURE, Phase.STEADY_REPLAY)
+"""Of a path of the workload's own: building it with its first requests, and steady ones."""
+ALSO: Final = (Phase.COLD_REQUEST, Phase.WARM_UP, Phase.REINSTANTIATE, Phase.DESTROY)
+"""Phases whose cost is told where it was measured; older logs lack some."""
+PHASES: Final = frozenset(COSTS) - {Phase.CAPTURE} | {
+    Phase.DESTROY,
+    Phase.UPDATE_CURVE,
+    Phase.REINSTANTIATE,
+}
 """Phases whose findings speak of the lifecycle; those of the capture speak of the segment."""
+
+_NO_RATE: Final = NotMeasured(reason="the rate of requests is not known")
 
 
 def lifecycle_gate(trial: TrialView, policy: Policy) -> GateResult:
@@ -35,19 +54,23 @@ def lifecycle_gate(trial: TrialView, policy: Policy) -> GateResult:
     target = trial.target
     if target is None or not target.records:
         return GATE.result([not_tried(trial, trial.name)], {}, threshold)
-    measured = {f"{phase}_ns": _cost(target, phase) for phase in COSTS}
-    measured |= {"saved_ns": saved_per_request(target), "break_even_calls": break_even_calls(target)}
-    return GATE.result(lifecycle_checks(target, policy), measured, threshold)
+    rate = request_rate(trial, target.shape)
+    checks = lifecycle_checks(target, policy, rate)
+    return GATE.result(checks, _measured(target, rate), threshold)
 
 
-def lifecycle_checks(trial: ShapeTrial, policy: Policy) -> list[Check]:
-    """What the trial of one shape says of its costs."""
+def lifecycle_checks(trial: ShapeTrial, policy: Policy, rate: float | NotMeasured = _NO_RATE) -> list[Check]:
+    """What the trial of one shape says of its costs; ``rate`` is of its requests a second."""
     checks = finding_checks(trial, PHASES)
-    costs = {phase: _cost(trial, phase) for phase in COSTS}
+    costs = {phase: cost_of(trial, phase) for phase in _needed(trial)}
     unmeasured = {phase: cost for phase, cost in costs.items() if isinstance(cost, NotMeasured)}
     if unmeasured:
         return [*checks, undecided(Reason.UNMEASURABLE, _unmeasured_text(unmeasured))]
-    return [*checks, _break_even_check(trial, policy)]
+    return [*checks, _break_even_check(trial, policy, rate), *update_notes(trial, saved_per_request(trial))]
+
+
+def _needed(trial: ShapeTrial) -> tuple[Phase, ...]:
+    return OWN_COSTS if trial.method == "own" else COSTS
 
 
 def _unmeasured_text(costs: Mapping[Phase, NotMeasured]) -> str:
@@ -59,60 +82,47 @@ def _unmeasured_text(costs: Mapping[Phase, NotMeasured]) -> str:
     return f"not measured: {'; '.join(parts)}"
 
 
-def break_even_calls(trial: ShapeTrial) -> int | NotMeasured:
-    """Requests after which what the graph costs once is paid back by what each request saves."""
-    saved = saved_per_request(trial)
-    if isinstance(saved, NotMeasured):
-        return saved
-    if saved <= 0:
-        return NotMeasured(reason="never breaks even: a request saves nothing")
-    once = one_time_cost(trial)
-    return once if isinstance(once, NotMeasured) else -(-once // saved)
-
-
-def one_time_cost(trial: ShapeTrial) -> int | NotMeasured:
-    """Capture, instantiate, upload, and what the first replay takes longer than a steady one, in ns."""
-    costs = [_cost(trial, phase) for phase in COSTS[:5]]
-    known = [cost for cost in costs if isinstance(cost, int)]
-    if len(known) < len(costs):
-        return next(cost for cost in costs if isinstance(cost, NotMeasured))
-    capture, instantiate, upload, first, steady = known
-    return capture + instantiate + upload + max(0, first - steady)
-
-
-def _cost(trial: ShapeTrial, phase: Phase) -> int | NotMeasured:
-    cost = trial.costs.get(phase)
-    if cost is not None:
-        return cost
-    reason = "the trial went past it" if trial.completed else ending(trial)
-    return NotMeasured(reason=f"no record of it, {reason}")
-
-
-def _unsure_saving(trial: ShapeTrial) -> Check | None:
-    """A break-even on a saving that may be noise says nothing."""
-    paths = compare_paths(trial)
-    if isinstance(paths, NotMeasured):
-        return undecided(Reason.UNMEASURABLE, f"no break-even: {paths.reason}")
-    if paths.p50.ratio.high < 1:
-        return None
-    interval = f"{percent(1 - paths.p50.ratio.high)} to {percent(1 - paths.p50.ratio.low)}"
-    return undecided(
-        Reason.UNMEASURABLE, f"no break-even: whether a request saves anything is unsure ({interval})"
-    )
-
-
-def _break_even_check(trial: ShapeTrial, policy: Policy) -> Check:
-    saved = saved_per_request(trial)
-    calls = break_even_calls(trial)
-    if isinstance(saved, NotMeasured):
-        return undecided(Reason.UNMEASURABLE, f"no break-even: {saved.reason}")
-    if saved <= 0:
+def _break_even_check(trial: ShapeTrial, policy: Policy, rate: float | NotMeasured) -> Check:
+    saved, paid = saved_per_request(trial), break_even(trial)
+    if isinstance(saved, int) and saved <= 0:
         return fails(Reason.NO_GAIN, f"never breaks even: the median request takes {duration(-saved)} longer")
-    if isinstance(calls, NotMeasured):
-        return undecided(Reason.UNMEASURABLE, f"no break-even: {calls.reason}")
-    if (unsure := _unsure_saving(trial)) is not None:
-        return unsure
-    paid = f"breaks even after {calls} requests, each saves {duration(saved)}"
-    if calls > policy.max_break_even_calls:
-        return fails(Reason.NO_GAIN, f"{paid}; the limit is {policy.max_break_even_calls}")
-    return holds(paid)
+    if isinstance(saved, NotMeasured) or isinstance(paid, NotMeasured):
+        absent = saved if isinstance(saved, NotMeasured) else paid
+        return undecided(Reason.UNMEASURABLE, f"no break-even: {absent.reason}")  # type: ignore[union-attr]
+    if isinstance(paid.worst_calls, NotMeasured):
+        return undecided(Reason.UNMEASURABLE, f"no break-even: {paid.worst_calls.reason}")
+    return _limit_check(paid, paid.worst_calls, saved, policy, rate)
+
+
+def _limit_check(paid: BreakEven, worst: int, saved: int, policy: Policy, rate: float | NotMeasured) -> Check:
+    limit = policy.max_break_even_calls
+    seen = f"breaks even after {paid.calls} requests{_minutes_text(paid.calls, rate)}"
+    at_worst = f", {worst} at worst" if worst > paid.calls else ""
+    seen = f"{seen}{at_worst}, each saves {duration(saved)}"
+    if paid.calls > limit:
+        return fails(Reason.NO_GAIN, f"{seen}; the limit is {limit}")
+    if worst > limit:
+        return undecided(Reason.UNMEASURABLE, f"{seen}; the limit {limit} lies between")
+    return holds(seen)
+
+
+def _minutes_text(calls: int, rate: float | NotMeasured) -> str:
+    spent = minutes(calls, rate)
+    return "" if isinstance(spent, NotMeasured) else f" ({spent:.3g} minutes at the traffic's rate)"
+
+
+def _measured(trial: ShapeTrial, rate: float | NotMeasured) -> dict[str, Any]:
+    paid, saved = break_even(trial), saved_per_request(trial)
+    phases = (*_needed(trial), *ALSO)
+    measured: dict[str, Any] = {f"{phase}_ns": cost_of(trial, phase) for phase in phases}
+    calls, worst = (paid, paid) if isinstance(paid, NotMeasured) else (paid.calls, paid.worst_calls)
+    return measured | {
+        "saved_ns": saved,
+        "one_time_cost_ns": one_time_cost(trial),
+        "break_even_calls": calls,
+        "break_even_worst_calls": worst,
+        "requests_per_s": rate,
+        "break_even_minutes": minutes(calls, rate),
+        "break_even_worst_minutes": minutes(worst, rate),
+        "updates": measured_updates(trial, saved),
+    }

@@ -16,6 +16,7 @@ from cudagraph_gate.gates.check import (
     undecided,
     worker_end,
 )
+from cudagraph_gate.gates.own_path import own_path_checks
 from cudagraph_gate.gates.policy import Policy
 from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, TrialView, before
 from cudagraph_gate.gates.wording import listed, percent
@@ -56,6 +57,7 @@ def segment_checks(trial: ShapeTrial) -> list[Check]:
         checks.append(fails(Reason.WRONG_OUTPUT, broken))
     if trial.end is not None and trial.end.outcome in ("crashed", "timed_out"):
         checks.append(_crash_check(trial, trial.end))
+    checks += own_path_checks(trial)
     if trial.nodes is not None:
         checks.append(_nodes_check(trial.nodes, agreed=outputs_agreed(trial)))
     elif not checks:

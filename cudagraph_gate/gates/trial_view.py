@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from cudagraph_gate.model import Diagnosis, Fingerprint, Measured, ProfileTimes
 from cudagraph_gate.records import (
+    RUNG_PHASES,
     Block,
     Comparison,
     Cost,
     Finding,
     MemoryPoint,
+    Method,
     NodeSet,
     NormalPathProbe,
     PathName,
     Phase,
     PhaseStarted,
     Record,
+    RungEnded,
     ShapeEnded,
     TrialStarted,
     WorkerEnd,
@@ -48,10 +51,14 @@ class Evidence:
 
 @dataclass(frozen=True)
 class ShapeTrial:
-    """What the newest trial of one shape recorded, in the order of the log."""
+    """What the newest trial of one shape recorded, in the order of the log.
+
+    What one of the later rungs recorded with its target is such a trial too.
+    """
 
     shape: str
     records: tuple[Record, ...] = ()
+    method: Method = "capture"
 
     @property
     def costs(self) -> dict[Phase, Measured]:
@@ -126,6 +133,15 @@ class TrialView:
     noticed: tuple[str, ...]
     """Parts of the workload that play no part in the trial."""
     shapes: Mapping[str, ShapeTrial]
+    """By the graph path that is judged: the captured one, or the workload's own."""
+    explicit: Mapping[str, ShapeTrial]
+    """The graphs that ``build_explicit`` made, which were tried beside the captured ones."""
+    rungs: Mapping[Phase, ShapeTrial]
+    """What the workers of the later rungs, and of memory over time, recorded."""
+    ended: tuple[RungEnded, ...]
+    """How the rungs were judged while the trial ran."""
+    traffic: bool
+    """Whether the newest trial has a request mix."""
     ends: tuple[WorkerEnd, ...]
     """Worker ends that belong to no shape."""
     target: ShapeTrial | None
@@ -153,36 +169,79 @@ def view_trial(evidence: Evidence) -> TrialView:
 
     The target is the profiled shape, else the first that was tried.
     """
-    shapes, ends = _grouped(evidence.records)
+    log = _Log()
+    for record in evidence.records:
+        log.take(record)
+    shapes = {key[0]: trial for key, trial in log.trials().items() if key[1] != "explicit"}
     starts = [record for record in evidence.records if isinstance(record, TrialStarted)]
     target = evidence.profile.shape if evidence.profile else next(iter(shapes), None)
     return TrialView(
         declared=tuple(dict.fromkeys(shape for start in starts for shape in start.shapes)),
         noticed=tuple(dict.fromkeys(note for start in starts for note in start.noticed)),
         shapes=shapes,
-        ends=ends,
+        explicit={key[0]: trial for key, trial in log.trials().items() if key[1] == "explicit"},
+        rungs=log.rungs(),
+        ended=tuple(log.ended),
+        traffic=bool(starts) and starts[-1].traffic,
+        ends=tuple(log.loose),
         target=None if target is None else shapes.get(target, ShapeTrial(target)),
     )
 
 
-def _grouped(records: tuple[Record, ...]) -> tuple[dict[str, ShapeTrial], tuple[WorkerEnd, ...]]:
-    by_shape: dict[str, list[Record]] = {}
-    trial_of: dict[str, int] = {}
-    loose: list[WorkerEnd] = []
-    trial = 0
-    current: str | None = None
-    for record in records:
+_Key = tuple[str, Method]
+
+
+class _Log:
+    """Sorts the records of a log as they come: by shape and method, or by rung."""
+
+    def __init__(self) -> None:
+        self.loose: list[WorkerEnd] = []
+        self.ended: list[RungEnded] = []
+        self._by_shape: dict[_Key, list[Record]] = {}
+        self._by_rung: dict[Phase, tuple[_Key, list[Record]]] = {}
+        self._trial_of: dict[_Key, int] = {}
+        self._trial = 0
+        self._current: list[Record] | None = None
+        """Where the records of the worker that is at work belong."""
+        self._in_rung = False
+
+    def take(self, record: Record) -> None:
+        """Put one record in its place."""
         if isinstance(record, TrialStarted):
-            trial, current, loose = trial + 1, None, []
+            self._trial, self._current, self.loose, self.ended = self._trial + 1, None, [], []
+            self._by_rung = {}
+        elif isinstance(record, RungEnded):
+            self.ended.append(record)
         elif isinstance(record, WorkerEnd):
-            if current is None:
-                loose.append(record)
+            if self._current is None:
+                self.loose.append(record)
             else:
-                by_shape[current].append(record)
-            current = None  # the next worker's end, if it logs nothing else, is not this shape's
+                self._current.append(record)
+            # The next worker's end, if it logs nothing else, is not this one's.
+            self._current, self._in_rung = None, False
         else:
-            current = record.shape
-            if trial_of.get(current) != trial:
-                trial_of[current], by_shape[current] = trial, []
-            by_shape[current].append(record)
-    return {shape: ShapeTrial(shape, tuple(own)) for shape, own in by_shape.items()}, tuple(loose)
+            self._of_worker(record)
+
+    def _of_worker(self, record: Any) -> None:
+        if isinstance(record, PhaseStarted) and record.phase in RUNG_PHASES:
+            key = (record.shape, record.method)
+            self._current, self._in_rung = [], True
+            self._by_rung[record.phase] = (key, self._current)
+        elif not self._in_rung:
+            key = (record.shape, record.method)
+            if self._trial_of.get(key) != self._trial:
+                self._trial_of[key], self._by_shape[key] = self._trial, []
+                if key[1] != "explicit":  # a shape is judged by its newest trial, whatever made the graph
+                    other: Method = "own" if key[1] == "capture" else "capture"
+                    self._by_shape.pop((key[0], other), None)
+            self._current = self._by_shape[key]
+        if self._current is not None:
+            self._current.append(record)
+
+    def trials(self) -> dict[_Key, ShapeTrial]:
+        """Each shape's newest trial."""
+        return {key: ShapeTrial(key[0], tuple(own), key[1]) for key, own in self._by_shape.items()}
+
+    def rungs(self) -> dict[Phase, ShapeTrial]:
+        """The later rungs of the newest trial."""
+        return {phase: ShapeTrial(key[0], tuple(own), key[1]) for phase, (key, own) in self._by_rung.items()}

@@ -32,6 +32,7 @@ from cudagraph_gate.model.diagnosis import (
     ThreadSubmissions,
 )
 from cudagraph_gate.model.environment import FieldValue, Fingerprint, Scalar
+from cudagraph_gate.model.graph_map import GraphMap, GraphMapEdge, GraphMapNode, GraphRole
 from cudagraph_gate.model.hta import HtaIdle, HtaTemporal, HtaView
 from cudagraph_gate.model.segments import (
     CallSite,
@@ -66,6 +67,10 @@ __all__ = [
     "Fingerprint",
     "GateResult",
     "GateStatus",
+    "GraphMap",
+    "GraphMapEdge",
+    "GraphMapNode",
+    "GraphRole",
     "Histogram",
     "HostWork",
     "HtaIdle",

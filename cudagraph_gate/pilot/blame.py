@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from cudagraph_gate.errors import DeviceError, DeviceMemoryError, StickyError
+from cudagraph_gate.errors import DeviceError, DeviceMemoryError, StickyError, WorkloadError
 from cudagraph_gate.model import Reason
 from cudagraph_gate.records import Finding, Phase
 from cudagraph_gate.workload import user_frame
@@ -40,7 +40,7 @@ _CAPTURE_PHASES: Final = (Phase.CAPTURE, Phase.INSTANTIATE, Phase.UPLOAD)
 def blame(error: Exception | SystemExit, shape: str, phase: Phase, folder: Path) -> Finding:
     """The finding for what was raised in ``phase``; ``folder`` holds the user's code."""
     code = reason_code(error, phase)
-    where = user_frame(error, folder) or ""
+    where = user_frame(error, folder) or getattr(error, "where", None) or ""
     return Finding(
         shape=shape,
         phase=phase,
@@ -58,6 +58,8 @@ def reason_code(error: Exception | SystemExit, phase: Phase) -> Reason:
         return Reason.MEMORY
     if isinstance(error, StickyError):
         return Reason.CRASH
+    if isinstance(error, WorkloadError):
+        return Reason.WORKLOAD
     if isinstance(error, DeviceError) and error.code in _BY_CODE:
         return _BY_CODE[error.code]
     text = _first_line(error).lower()  # further lines are advice, which names other errors

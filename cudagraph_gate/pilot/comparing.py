@@ -152,14 +152,15 @@ def compare_values(
     actual: Mapping[str, Leaf],
     tolerances: Mapping[str, float],
 ) -> Comparison:
-    """One record for all ``expected`` values; its detail names the value that is furthest off."""
+    """One record for all ``expected`` values, each within the tolerance of its own name.
+
+    Its detail names the value that is furthest beyond its tolerance, or else the one that is furthest off.
+    """
     found = [
         (difference(leaf, actual.get(name)), tolerances.get(name, 0.0), name)
         for name, leaf in expected.items()
     ]
-    worst, limit, name = max(
-        found, key=lambda each: each[0].error - each[1], default=(Difference(0.0), 0.0, "")
-    )
+    worst, limit, name = max(found, key=_badness, default=(Difference(0.0), 0.0, ""))
     return Comparison(
         shape=shape,
         request=request,
@@ -170,6 +171,13 @@ def compare_values(
         tolerance=limit,
         detail="" if worst.error == 0 else name,
     )
+
+
+def _badness(found: tuple[Difference, float, str]) -> tuple[bool, float]:
+    """What is beyond its tolerance is worse than anything within, however noisy another value may be."""
+    worst, limit, _name = found
+    beyond = worst.error > limit
+    return beyond, worst.error - limit if beyond else worst.error
 
 
 def _recordable(found: Difference) -> float | NotMeasured:

@@ -2,11 +2,16 @@
 
 Warm-up and capture change state, so both paths start from the same snapshot. The normal path runs more than
 once, which shows what it changes and how far it strays from itself.
+
+Restored are the arrays that ``state()`` names or the framework knows of, and its random generators. What
+the step or ``between`` keep on the host (counters, schedules, Python's and NumPy's generators) goes on from
+run to run: where outputs depend on it, the normal path does not repeat itself, and that is what is said.
 """
 
 from __future__ import annotations
 
 import copy
+import gc
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
@@ -17,6 +22,7 @@ import numpy as np
 from msgspec import structs
 
 from cudagraph_gate.adapters import Adapter
+from cudagraph_gate.adapters.cuda_core import ArrayAdapter
 from cudagraph_gate.device.port import HostArray
 from cudagraph_gate.errors import WorkloadError
 from cudagraph_gate.pilot.comparing import (
@@ -34,6 +40,10 @@ from cudagraph_gate.workload import call_user, flatten
 
 TRAJECTORY_REQUESTS: Final = 5
 """Public faults are right on the first one or two replays and wrong later."""
+
+INPUT_OFFSET_BYTES: Final = 256
+"""Where every other request's inputs begin inside a larger allocation: what cuMemAlloc aligns to, so that
+kernels that read several elements at once still may."""
 
 CHURN_BLOCKS: Final = 4
 """Blocks of each size: more than a replay's surroundings leave free of one size."""
@@ -68,13 +78,16 @@ class Expectation:
     """Inputs that the step changes in place and does not return: replays change copies of them."""
 
 
-def expect(session: Session, input_sets: Sequence[Inputs]) -> Expectation:
-    """Run the normal path three times from the same state: to see what it changes, and how it repeats."""
+def expect(session: Session, input_sets: Sequence[Inputs], *, more: Sequence[Inputs] = ()) -> Expectation:
+    """Run the normal path three times from the same state: to see what it changes, and how it repeats.
+
+    ``more`` are requests that follow the usual ones, such as those of extreme seeds.
+    """
     adapter, state = session.adapter, session.state()
     start = Start(
-        requests=[input_sets[index % len(input_sets)] for index in range(TRAJECTORY_REQUESTS)],
+        requests=[*(input_sets[index % len(input_sets)] for index in range(TRAJECTORY_REQUESTS)), *more],
         state={name: adapter.static_like(value) for name, value in state.items()},
-        random=adapter.random_state(),
+        random=adapter.random_state(session.step),
     )
     before = digests(adapter, state)
     lost: dict[str, None] = {}
@@ -123,13 +136,28 @@ def follow(
     for request, values in enumerate(start.requests):
         before_each(request)
         # Copies: a step may change its inputs in place, and the next run must find them as they were.
-        passed = tuple(session.adapter.static_like(value) for value in values)
+        passed = tuple(placed(session, value, request) for value in values)
         returned = step(passed)
         session.adapter.synchronize()
         after_each(values, passed, returned)
         moments.append(_moment(session, returned, start.changing))
         session.between(request)
     return Trajectory(tuple(moments), digests(session.adapter, session.state()))
+
+
+def placed(session: Session, value: Any, request: int) -> Any:
+    """A copy of an input at an address of its own; every other time not at the start of its allocation.
+
+    Where a framework's own allocator decides, each copy begins an allocation.
+    """
+    copied_value = session.adapter.static_like(value)
+    if request % 2 == 0 or type(session.adapter) is not ArrayAdapter or not copied_value.nbytes:
+        return copied_value
+    whole = session.device.empty((INPUT_OFFSET_BYTES + copied_value.nbytes,), np.uint8)
+    pointer = whole.pointer + INPUT_OFFSET_BYTES
+    inner = session.device.view(pointer, copied_value.shape, copied_value.dtype, whole)
+    session.adapter.copy_into(inner, copied_value)
+    return inner
 
 
 def restore(session: Session, start: Start) -> None:
@@ -176,10 +204,12 @@ def poison(
 
 
 def churn(session: Session, arrays: Sequence[Any], *, limit_bytes: int = CHURN_BYTES) -> None:
-    """Allocate, poison and free memory of the sizes that matter, as other work of a process would.
+    """Collect garbage, then allocate, poison and free memory of the sizes that matter, as other work would.
 
-    Memory that a graph still reads although it was freed then no longer holds what it held by luck.
+    Memory that a graph still reads although it was freed, or although only a cycle of dead objects held it,
+    then no longer holds what it held by luck.
     """
+    gc.collect()
     adapter = session.adapter
     sizes: dict[int, Any] = {}
     for array in sorted(arrays, key=adapter.nbytes):

@@ -13,6 +13,9 @@ from cudagraph_gate.records import Method
 DEFAULT_SEED: Final = 20_240
 
 
+RungKind = Literal["instances", "concurrency", "memory", "traffic"]
+
+
 class ProfileJob(Value, frozen=True, kw_only=True, tag="profile"):
     """Record the normal path of one shape: fingerprint, request times, timeline."""
 
@@ -55,7 +58,8 @@ class TrialJob(Value, frozen=True, kw_only=True, tag="trial"):
     shapes: str | None
     shape: str | None
     """None: the first one; that worker also opens the trial's log and answers with all names."""
-    method: Method = "capture"
+    method: Method | None = None
+    """None: the workload's own graph path where it has one, else capture."""
     flush_l2: bool = False
     """Overwrite the L2 cache before each timed request."""
     seed: int = DEFAULT_SEED
@@ -64,7 +68,7 @@ class TrialJob(Value, frozen=True, kw_only=True, tag="trial"):
 class RungJob(Value, frozen=True, kw_only=True, tag="rung"):
     """One of the trials that need a worker of their own, after the shapes were tried."""
 
-    kind: Literal["instances", "concurrency", "memory", "traffic"]
+    kind: RungKind
     folder: str
     workload: str
     device: DeviceChoice

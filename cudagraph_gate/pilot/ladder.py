@@ -1,45 +1,44 @@
-"""The trial of one shape: rung 1 of the ladder, one instance with fresh inputs on one stream.
+"""The trial of one shape: rungs 1 and 2 of the ladder, one instance on one stream.
 
 Phases in order, each logged before it begins; the first failure becomes a finding and ends the trial.
 """
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from msgspec import structs
 
-from cudagraph_gate.errors import CgateError, DeviceError, NoDeviceError, UsageError, WorkloadError
+from cudagraph_gate.errors import DeviceError, UsageError, WorkloadError
 from cudagraph_gate.evidence import Run
-from cudagraph_gate.graphs import GraphedStep, contents
-from cudagraph_gate.model import Counts, NotMeasured, Reason
+from cudagraph_gate.model import Counts, NotMeasured
 from cudagraph_gate.pilot import correctness, measure
 from cudagraph_gate.pilot.blame import blame
+from cudagraph_gate.pilot.clocks import ClockLog
 from cudagraph_gate.pilot.comparing import compare_repeats, compare_values, uninformative
+from cudagraph_gate.pilot.escaped import escaped_findings
+from cudagraph_gate.pilot.findings import Findings
+from cudagraph_gate.pilot.input_kinds import extreme_inputs, inputs_finding, kinds_of_inputs
 from cudagraph_gate.pilot.jobs import TrialJob
+from cudagraph_gate.pilot.kept_outputs import overwritten_by_graph, overwritten_finding
+from cudagraph_gate.pilot.making import Making, making_of, with_normal
+from cudagraph_gate.pilot.path_idle import record_paths
 from cudagraph_gate.pilot.recording import write_fingerprint
 from cudagraph_gate.pilot.session import Inputs, Loaded, Session, build, load
 from cudagraph_gate.pilot.trial_log import AnswerSink, TrialLog
 from cudagraph_gate.records import (
     Comparison,
     Finding,
-    NodeSet,
+    Method,
     NormalPathProbe,
-    PathName,
     Phase,
     ShapeEnded,
     TrialStarted,
 )
-from cudagraph_gate.timeline.recorder import open_recorder
 from cudagraph_gate.timeline.table import KERNEL, MEMCPY, MEMSET
-from cudagraph_gate.workload import flatten, unused_parts
-
-WARM_UP_REQUESTS: Final = 10
-"""Lazy loading, autotuning and workspaces settle within a few calls."""
-STEADY_REPLAYS: Final = 20
+from cudagraph_gate.workload import Workload, mix_of, unused_parts
 
 
 def try_shape(job: TrialJob, report: AnswerSink) -> None:
@@ -48,11 +47,23 @@ def try_shape(job: TrialJob, report: AnswerSink) -> None:
     report.progress("loading the workload")
     loaded = load(job.workload, job.device, job.shapes)
     name = job.shape or next(iter(loaded.shapes))
+    method = job.method or _judged_method(loaded.workload)
     if job.shape is None:
         _refuse_other_values(run, loaded)
-        run.append(_started(loaded, job))
-        report.answer(shapes=list(loaded.shapes))
-    Trial(loaded, run, TrialLog(run, name, report), job.seed).run()
+        started = _started(loaded, job)
+        run.append(started)
+        report.answer(
+            shapes=list(loaded.shapes),
+            method=method,
+            explicit=loaded.workload.build_explicit is not None and method == "capture",
+            traffic=started.traffic,
+        )
+    Trial(loaded, run, TrialLog(run, name, report, method), job).run()
+
+
+def _judged_method(workload: Workload) -> Method:
+    """The workload's own graph path is judged instead of ours."""
+    return "own" if workload.build_graphed is not None else "capture"
 
 
 def _refuse_other_values(run: Run, loaded: Loaded) -> None:
@@ -73,6 +84,12 @@ def _refuse_other_values(run: Run, loaded: Loaded) -> None:
 
 
 def _started(loaded: Loaded, job: TrialJob) -> TrialStarted:
+    mix = mix_of(loaded.workload, job.shapes)
+    left_out = [] if mix is None else sorted(set(mix.shapes) - set(loaded.shapes))
+    noticed = unused_parts(loaded.workload)
+    if left_out:
+        why = f"shapes {', '.join(left_out)} are not tried; --shapes tries every declared one"
+        noticed = (*noticed, f"the request mix is not replayed: {why}")
     return TrialStarted(
         workload=job.workload,
         shapes=tuple(loaded.shapes),
@@ -80,46 +97,48 @@ def _started(loaded: Loaded, job: TrialJob) -> TrialStarted:
         simulated=loaded.device.simulated,
         device=loaded.device.name,
         seed=job.seed,
-        noticed=unused_parts(loaded.workload),
+        noticed=noticed,
+        traffic=mix is not None and not left_out,
     )
 
 
 class Trial:
     """One shape's way through the phases."""
 
-    def __init__(self, loaded: Loaded, run: Run, log: TrialLog, seed: int) -> None:
+    def __init__(self, loaded: Loaded, run: Run, log: TrialLog, job: TrialJob) -> None:
         self._loaded = loaded
         self._run = run
         self._log = log
-        self._seed = seed
+        self._job = job
+        self._findings = Findings(log)
         self._addresses: dict[str, int] = {}
-        """Where each state array lay when the step was captured."""
+        """Where each state array lay when the graph was made."""
 
     def run(self) -> None:
         """Run all phases; whatever fails becomes a finding."""
-        completed = False
+        log, completed = self._log, False
         try:
             session, first = self._build()
             session = self._cold_request(session, first)
-            completed = self._try_graph(session, session.input_sets(self._seed))
+            completed = self._try_graph(session, session.input_sets(self._job.seed))
             session.teardown()
         except WorkloadError as error:
-            self._log.append(self._finding_of_workload(error))
+            self._findings.workload(error)
             raise
         except (Exception, SystemExit) as error:
             finding = self._blame(error)
-            self._log.append(finding)
+            log.append(finding)
             if not (finding.where or isinstance(error, DeviceError | RuntimeError | MemoryError)):
                 raise  # nobody's but ours
         finally:
-            self._log.append(ShapeEnded(shape=self._log.shape, completed=completed))
+            log.append(ShapeEnded(shape=log.shape, method=log.method, completed=completed))
 
     # --- before the graph -------------------------------------------------------------------------
     def _build(self) -> tuple[Session, Inputs]:
         log, device = self._log, self._loaded.device
         log.begin(Phase.BUILD)
         start = device.clock_ns()
-        session, first = build(self._loaded, log.shape, self._seed)
+        session, first = build(self._loaded, log.shape, self._job.seed)
         device.synchronize()
         log.cost(device.clock_ns() - start)
         return session, first
@@ -133,110 +152,107 @@ class Trial:
 
     def _try_graph(self, session: Session, input_sets: list[Inputs]) -> bool:
         updatable, log = session.updatable(), self._log
-        graphed = GraphedStep(session.adapter, session.step, input_sets[0], updatable=updatable)
-        log.measured(session, Phase.WARM_UP, lambda: graphed.warm_up(WARM_UP_REQUESTS))
-        log.begin(Phase.EXPECTED)
-        if left_out := session.uncompared_state():
-            self._find_large_state(left_out)
+        making = making_of(session, log, log.method, input_sets[0])
+        making.prepare()
         usable = [_baked(updatable, input_sets[0], values) for values in input_sets]
-        expected = correctness.expect(session, usable)
-        for comparison in compare_repeats(log.shape, expected.normal, expected.repeated):
-            log.append(comparison)
-        log.memory(session)
-        if not self._capture(session, graphed, expected):
+        self._note_inputs(session, input_sets)
+        extreme = [
+            _baked(updatable, input_sets[0], values)
+            for values in extreme_inputs(session, input_sets[0]).input_sets
+        ]
+        expected = self._expect(session, usable, extreme)
+        if not self._make(session, making, expected):
             return False
-        self._make_ready(session, graphed)
-        right = self._follow(session, graphed, expected)
+        making.make_ready()
+        right = self._follow(session, making, expected)
         if right:
-            self._time(session, graphed, usable)
-        log.measured(session, Phase.DESTROY, graphed.invalidate)
-        self._kernels(session, usable[0])  # also of a wrong graph: kernels that it lacks say why
+            self._time(session, making, usable)
+            making.measure_updates()
+        self._kernels(session, making, usable)  # also of a wrong graph: kernels that it lacks say why
+        log.measured(session, Phase.DESTROY, making.path.invalidate)
         return right
 
-    # --- the graph --------------------------------------------------------------------------------
-    def _capture(self, session: Session, graphed: GraphedStep, expected: correctness.Expectation) -> bool:
+    def _note_inputs(self, session: Session, input_sets: list[Inputs]) -> None:
+        self._log.begin(Phase.EXPECTED)
+        moving = [name for name, moves in zip(session.input_names, session.updatable(), strict=True) if moves]
+        kinds = kinds_of_inputs(session, input_sets)
+        if found := inputs_finding(self._log.shape, kinds, moving, self._log.method):
+            self._log.append(found)
+
+    def _expect(
+        self, session: Session, usable: list[Inputs], extreme: list[Inputs]
+    ) -> correctness.Expectation:
         log = self._log
+        if left_out := session.uncompared_state():
+            self._findings.large_state(left_out)
+        expected = correctness.expect(session, usable, more=extreme)
+        for comparison in compare_repeats(log.shape, expected.normal, expected.repeated):
+            self._append(comparison)
+        log.memory(session)
+        return expected
+
+    # --- the graph --------------------------------------------------------------------------------
+    def _make(self, session: Session, making: Making, expected: correctness.Expectation) -> bool:
         self._addresses = correctness.addresses(session)
         try:
-            captured = log.measured(session, Phase.CAPTURE, graphed.capture)
+            making.make()
         except (Exception, SystemExit) as error:  # noqa: BLE001  (whatever the step raises is the finding)
-            log.append(self._blame(error))
-            log.append(self._probe_normal_path(session, expected))
+            self._log.append(self._blame(error))
+            self._log.append(self._probe_normal_path(session, expected))
             return False
-        held = contents(captured.graph)
-        self._nodes = NodeSet(
-            shape=log.shape,
-            nodes=held.nodes,
-            kinds=held.kinds,
-            kernels=held.kernels,
-            normal_kernels=NotMeasured(
-                reason="the trial ended before the normal path's kernels were recorded"
-            ),
-        )
-        log.append(self._nodes)
         return True
 
     def _probe_normal_path(self, session: Session, expected: correctness.Expectation) -> NormalPathProbe:
         """Is the normal path still right in the process in which the capture failed?"""
         try:
             again = self._normal_again(session, expected)
+            intact, detail = again.equal, again.detail
         except Exception as error:  # noqa: BLE001  (a broken normal path is what is asked for)
-            return NormalPathProbe(
-                shape=self._log.shape, intact=False, detail=str(self._blame(error).message)
-            )
-        return NormalPathProbe(shape=self._log.shape, intact=again.equal, detail=again.detail)
+            intact, detail = False, str(self._blame(error).message)
+        return NormalPathProbe(
+            shape=self._log.shape, method=self._log.method, intact=intact, detail=detail
+        )
 
-    def _make_ready(self, session: Session, graphed: GraphedStep) -> None:
-        log, device = self._log, session.device
-        log.measured(session, Phase.INSTANTIATE, graphed.instantiate)
-        log.measured(session, Phase.UPLOAD, graphed.upload)
-        log.measured(session, Phase.FIRST_REPLAY, graphed.launch)
-        log.begin(Phase.STEADY_REPLAY)
-        times = []
-        for _ in range(STEADY_REPLAYS):
-            start = device.clock_ns()
-            graphed.launch()
-            session.adapter.synchronize()
-            times.append(device.clock_ns() - start)
-        log.cost(round(statistics.median(times)))
-        log.memory(session)
-        result = log.measured(session, Phase.UPDATE, graphed.update)
-        if not result.ok:
-            raise DeviceError(result.result, "cuGraphExecUpdate", detail="an update that changes nothing")
-
-    def _follow(self, session: Session, graphed: GraphedStep, expected: correctness.Expectation) -> bool:
+    def _follow(self, session: Session, making: Making, expected: correctness.Expectation) -> bool:
         """The trajectory by the graph, then the normal path again; False if something differs."""
-        log, adapter = self._log, session.adapter
+        log = self._log
         log.begin(Phase.TRAJECTORY)
-        static = [leaf for _name, leaf in flatten(graphed.outputs) if adapter.is_device_array(leaf)]
+        static = making.static_outputs()
         moved: dict[str, int] = {}
 
         def disturb(request: int) -> None:
             for name, address in correctness.addresses(session).items():
                 if self._addresses.get(name, address) != address:
                     moved.setdefault(name, request)
-            correctness.poison(session, static, expected.start.changing, graphed.constants)
+            correctness.poison(session, static, expected.start.changing, making.constants())
             correctness.churn(session, [*session.state().values(), *static, *expected.start.requests[0]])
 
-        actual = correctness.follow(session, graphed.replay, expected.start, before_each=disturb)
+        actual = correctness.follow(session, making.path.replay, expected.start, before_each=disturb)
         same = True
         for comparison in correctness.compare_paths(session, expected, actual):
-            log.append(comparison)
+            self._append(comparison)
             same &= comparison.equal
-        if moved:
-            self._find_moved(moved)
-        if expected.lost_inputs:
-            self._find_lost_inputs(expected.lost_inputs)
-        varying = any(size for size in map(adapter.nbytes, graphed.variables))
-        if why := uninformative(expected.normal, inputs_vary=varying):
-            self._find_sameness(why)
-        frozen = correctness.frozen(session, graphed.replay, expected, actual) if same else ""
-        if frozen:
-            self._find_frozen(frozen)
+        frozen = correctness.frozen(session, making.path.replay, expected, actual) if same else ""
+        if same and (kept := overwritten_by_graph(session, making.path.replay, expected)):
+            log.append(overwritten_finding(log.shape, kept, log.method))
+        self._note(moved, expected, frozen, varying=_varying(session, expected))
         log.begin(Phase.NORMAL_AGAIN)
         again = self._normal_again(session, expected)
-        log.append(again)
+        self._append(again)
         return same and again.equal and not (frozen or moved or expected.lost_inputs)
+
+    def _note(
+        self, moved: dict[str, int], expected: correctness.Expectation, frozen: str, *, varying: bool
+    ) -> None:
+        """Findings of the trajectory."""
+        if moved:
+            self._findings.moved(moved)
+        if expected.lost_inputs:
+            self._findings.lost_inputs(expected.lost_inputs)
+        if why := uninformative(expected.normal, inputs_vary=varying):
+            self._findings.sameness(why)
+        if frozen:
+            self._findings.frozen(frozen)
 
     def _normal_again(self, session: Session, expected: correctness.Expectation) -> Comparison:
         first = replace(expected.start, requests=expected.start.requests[:1])
@@ -245,114 +261,56 @@ class Trial:
         return compare_values(self._log.shape, 0, "normal_again", want, got, expected.tolerances)
 
     # --- measuring --------------------------------------------------------------------------------
-    def _time(self, session: Session, graphed: GraphedStep, input_sets: list[Inputs]) -> None:
-        log, synchronize = self._log, session.adapter.synchronize
+    def _time(self, session: Session, making: Making, input_sets: list[Inputs]) -> None:
+        log = self._log
         log.begin(Phase.TIMING)
-
-        def graph(inputs: Inputs) -> None:
-            graphed.replay(inputs)
-            synchronize()
-
-        def copy_in(inputs: Inputs) -> None:
-            graphed.copy_in(inputs)
-            synchronize()
-
-        requests: dict[PathName, measure.Request] = {
-            "normal": measure.normal_request(session),
-            "graph": graph,
-            "copy_in": copy_in,
-        }
-        for block in measure.blocks(session, requests, input_sets, self._seed):
+        requests = making.requests()
+        clocks = ClockLog(session.device, log)
+        total = measure.BLOCKS_PER_PATH * len(requests)
+        for block in measure.blocks(
+            session,
+            requests,
+            input_sets,
+            self._job.seed,
+            method=log.method,
+            flush_l2=self._job.flush_l2,
+            after_block=clocks.sample,
+        ):
             log.append(block)
-            if block.order % len(measure.PATHS) == 0:
-                log.announce(f"timing, block {block.order} of {measure.BLOCKS_PER_PATH * len(measure.PATHS)}")
+            if block.order % len(requests) == 0:
+                log.announce(f"timing, block {block.order} of {total}")
         log.memory(session)
 
-    def _kernels(self, session: Session, inputs: Inputs) -> None:
-        """One request of the normal path under the recorder: last, since a recorder stays in the process."""
-        self._log.begin(Phase.KERNELS)
-        try:
-            recorder = open_recorder(session.device, "light")
-            recorder.start()
-            session.call(inputs)
-            session.device.synchronize()
-            operations = recorder.stop().operations
-        except NoDeviceError as error:
-            unknown = NotMeasured(reason=str(error))
-            self._log.append(structs.replace(self._nodes, normal_kernels=unknown, normal_copies=unknown))
+    def _kernels(self, session: Session, making: Making, input_sets: list[Inputs]) -> None:
+        """Requests of both paths under the recorder: after all timing, since a recorder stays."""
+        log = self._log
+        log.begin(Phase.KERNELS)
+        normal = record_paths(session, making.path, input_sets, log)
+        if making.nodes is None:
             return
-        kinds = operations["kind"].astype(str)
-        kernels = _counted(operations[kinds == KERNEL]["name"].astype(str))
+        if isinstance(normal, NotMeasured):
+            log.append(with_normal(making.nodes, normal, normal))
+            return
+        kinds = normal["kind"].astype(str)
+        kernels = _counted(normal[kinds == KERNEL]["name"].astype(str))
         copies = _counted(kinds[kinds.isin([MEMCPY, MEMSET])])
-        self._log.append(structs.replace(self._nodes, normal_kernels=kernels, normal_copies=copies))
+        log.append(with_normal(making.nodes, kernels, copies))
+        for finding in escaped_findings(log.shape, normal, making.nodes.kernels, log.method):
+            log.append(finding)
 
-    # --- failures ---------------------------------------------------------------------------------
+    # --- the log ----------------------------------------------------------------------------------
+    def _append(self, comparison: Comparison) -> None:
+        self._log.append(structs.replace(comparison, method=self._log.method))
+
     def _blame(self, error: Exception | SystemExit) -> Finding:
-        return blame(error, self._log.shape, self._log.phase, self._loaded.workload.folder)
+        found = blame(error, self._log.shape, self._log.phase, self._loaded.workload.folder)
+        return structs.replace(found, method=self._log.method)
 
-    def _find(self, code: Reason, message: str, advice: str, *, blocks: bool = True) -> None:
-        """Log a finding of the current phase."""
-        self._log.append(
-            Finding(
-                shape=self._log.shape,
-                phase=self._log.phase,
-                code=code,
-                message=message,
-                advice=advice,
-                blocks=blocks,
-            )
-        )
 
-    def _find_large_state(self, names: tuple[str, ...]) -> None:
-        self._find(
-            Reason.UNMEASURABLE,
-            f"{len(names)} arrays of state, {names[0]} first, are too large to be compared unasked",
-            "name what requests change in state(), which is always compared",
-            blocks=False,
-        )
-
-    def _find_moved(self, moved: dict[str, int]) -> None:
-        name, request = next(iter(moved.items()))
-        others = f" and {len(moved) - 1} more" if len(moved) > 1 else ""
-        self._find(
-            Reason.UNSTABLE_ADDRESS,
-            f"state {name}{others} lay elsewhere before request {request} than when it was captured: "
-            "the graph still uses the old memory",
-            "change state in place (copy_ into it), or capture again after every such change",
-        )
-
-    def _find_lost_inputs(self, names: tuple[str, ...]) -> None:
-        self._find(
-            Reason.STATE_MUTATION,
-            f"the step changes input {', '.join(names)} in place without returning it: "
-            "a replay changes its own copy, and the caller's array stays as it was",
-            "return it, or let the step keep it and name it in state()",
-        )
-
-    def _find_sameness(self, why: str) -> None:
-        self._find(
-            Reason.UNMEASURABLE,
-            f"agreeing outputs show nothing: {why}",
-            "let inputs(shape, seed) depend on its seed, and return what the step computes from them",
-        )
-
-    def _find_frozen(self, name: str) -> None:
-        self._find(
-            Reason.FROZEN_HOST_STATE,
-            f"from the same state and inputs {name} differs at each call of the normal path, "
-            "and never between replays",
-            "keep what changes from call to call (counters, schedules, seeds) in device memory",
-        )
-
-    def _finding_of_workload(self, error: CgateError) -> Finding:
-        return Finding(
-            shape=self._log.shape,
-            phase=self._log.phase,
-            code=Reason.WORKLOAD,
-            message=error.what,
-            where=error.where or "",
-            advice=error.hint or "",
-        )
+def _varying(session: Session, expected: correctness.Expectation) -> bool:
+    """Whether replays take new values for any input that has elements."""
+    sizes = map(session.adapter.nbytes, expected.start.requests[0])
+    return any(moves and size for moves, size in zip(session.updatable(), sizes, strict=True))
 
 
 def _counted(names: Any) -> Counts:

@@ -1,12 +1,273 @@
-"""To be written."""
+"""Memory over time: one activity repeated many times, memory read in between.
+
+Replays of one graph; capture, instantiate, replay and destroy; captures whose step raises at its end.
+What the readings mean is judged later, from the log alone.
+"""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from msgspec import structs
+
+from cudagraph_gate.errors import DeviceError, WorkloadError
+from cudagraph_gate.graphs import GraphedStep
+from cudagraph_gate.model import Measured, NotMeasured, Reason
+from cudagraph_gate.pilot import correctness
+from cudagraph_gate.pilot.blame import blame
+from cudagraph_gate.pilot.comparing import compare_values
+from cudagraph_gate.pilot.findings import Findings
+from cudagraph_gate.pilot.graph_path import GraphPath, ready_graph
 from cudagraph_gate.pilot.jobs import RungJob
-from cudagraph_gate.pilot.session import Loaded
+from cudagraph_gate.pilot.memory import MemoryReading, settled_memory
+from cudagraph_gate.pilot.own_path import OwnPath
+from cudagraph_gate.pilot.session import Inputs, Loaded, Session, build
 from cudagraph_gate.pilot.trial_log import TrialLog
+from cudagraph_gate.records import Finding, MemorySeries, Method, NormalPathProbe, Phase
+
+Activity = Literal["replays", "cycles", "aborted"]
+PathMaker = Callable[[Session, Inputs], GraphPath]
+"""Makes the graph path of a session, ready to serve, from the inputs of one request."""
 
 
-def soak(loaded: Loaded, log: TrialLog, job: RungJob) -> None:
-    """To be written."""
-    raise NotImplementedError
+@dataclass(frozen=True)
+class Plan:
+    """How often memory is read, and how much lies in between."""
+
+    points: int
+    """Readings after the first one, at even distances: the second half decides and needs its half of them."""
+    most_points: int
+    """It goes on for so long while memory moves in the second half: a leak shows more of its steps then, and
+    a pool comes to rest."""
+    most_per_point: int
+    point_s: float
+    """Repetitions between two readings: as many as take so long, but no more than ``most_per_point``."""
+    limit_s: float
+    """Wall time after which no further repetition begins."""
+
+
+REPLAYS: Final = Plan(points=10, most_points=30, most_per_point=200, point_s=0.5, limit_s=20.0)
+"""2 000 replays: 4 KiB each are then four of the 2 MiB blocks that allocators take."""
+CYCLES: Final = Plan(points=16, most_points=48, most_per_point=1, point_s=1.0, limit_s=20.0)
+"""Read after each: what a capture leaves behind is much more than what a replay does."""
+_WORDS: Final = {
+    "replays": "replays",
+    "cycles": "captures and destructions",
+    "aborted": "aborted captures",
+}
+CALIBRATION: Final = 3
+"""Repetitions before the first reading, which say how many fit between two."""
+
+
+def soak(
+    loaded: Loaded,
+    log: TrialLog,
+    job: RungJob,
+    make_path: PathMaker | None = None,
+    *,
+    replays: Plan = REPLAYS,
+    cycles: Plan = CYCLES,
+) -> None:
+    """Repeat each activity and log its memory as a series; failures become findings.
+
+    A graph path that is not captured from the step, such as the workload's own, is only replayed: when it
+    makes graphs is its own affair. ``make_path`` takes the place of the usual one. Raises WorkloadError where
+    the workload itself fails.
+    """
+    log.begin(Phase.MEMORY)
+    soaking = _Soaking(loaded, log, job.seed, replays, cycles)
+    try:
+        usual = make_path or _PATHS.get(job.method)
+        if usual is None:
+            soaking.find(Reason.NOT_TRIED, f"a graph by {job.method} is not replayed for long")
+            return
+        soaking.run(usual, job.method)
+    except WorkloadError as error:
+        Findings(log).workload(error)
+        raise
+    except (Exception, SystemExit) as error:
+        finding = soaking.blamed(error)
+        log.append(finding)
+        if not (finding.where or isinstance(error, DeviceError | RuntimeError | MemoryError)):
+            raise  # nobody's but ours
+
+
+def own_path(session: Session, inputs: Inputs) -> OwnPath:
+    """What ``build_graphed`` returns, warmed up."""
+    path = OwnPath(session)
+    path.make(inputs)
+    return path
+
+
+_PATHS: Final[Mapping[Method, PathMaker]] = {"capture": ready_graph, "own": own_path}
+
+
+class _AbortError(RuntimeError):
+    """Raised by us inside a capture."""
+
+
+class _Soaking:
+    """One shape's way through the activities."""
+
+    def __init__(self, loaded: Loaded, log: TrialLog, seed: int, replays: Plan, cycles: Plan) -> None:
+        self._loaded = loaded
+        self._log = log
+        self._seed = seed
+        self._replays = replays
+        self._cycles = cycles
+        self._capturing = False
+
+    def run(self, make_path: PathMaker, method: Method) -> None:
+        """Replays; of a captured graph also cycles and aborted captures."""
+        session, first = build(self._loaded, self._log.shape, self._seed)
+        session = session.with_outputs(first, session.call(first))
+        input_sets = session.input_sets(self._seed)
+        if method != "capture":
+            self._replay(session, input_sets, make_path)
+        else:
+            expected = correctness.expect(session, input_sets)
+            self._replay(session, input_sets, make_path)
+            self._capturing = True
+            self._series(session, "cycles", lambda _index: _cycle(session, input_sets[0]), self._cycles)
+            aborted = self._series(
+                session, "aborted", lambda _index: _abort(session, input_sets[0]), self._cycles
+            )
+            self._probe(session, expected, aborted)
+        session.teardown()
+
+    # --- activities -------------------------------------------------------------------------------
+    def _replay(self, session: Session, input_sets: Sequence[Inputs], make_path: PathMaker) -> None:
+        self._capturing = True
+        path = make_path(session, input_sets[0])
+        self._capturing = False
+
+        def replay(index: int) -> None:
+            path.replay(input_sets[index % len(input_sets)])
+            session.adapter.synchronize()
+
+        self._series(session, "replays", replay, self._replays)
+        path.invalidate()
+
+    def _series(self, session: Session, activity: Activity, act: Callable[[int], None], plan: Plan) -> int:
+        """Repeat ``act`` and log the readings, those before a failure too; returns how often it was done."""
+        per_point = _per_point(act, plan)
+        counts, readings = [0], [settled_memory(session)]
+        end = time.monotonic() + plan.limit_s
+        try:
+            while len(counts) <= plan.points or (len(counts) <= plan.most_points and _moves(readings)):
+                if time.monotonic() > end:
+                    break
+                counts.append(_repeat(act, counts[-1], per_point, end))
+                readings.append(settled_memory(session))
+                self._log.announce(f"memory over {counts[-1]} {_WORDS[activity]}")
+        finally:
+            self._log.append(self._record(activity, counts[: len(readings)], readings))
+        return counts[-1]
+
+    def _record(
+        self, activity: Activity, counts: Sequence[int], readings: Sequence[MemoryReading]
+    ) -> MemorySeries:
+        return MemorySeries(
+            shape=self._log.shape,
+            method=self._log.method,
+            activity=activity,
+            counts=tuple(counts),
+            device_used_bytes=tuple(reading.device_used_bytes for reading in readings),
+            allocator_bytes=_all_or_none([reading.allocator_bytes for reading in readings]),
+            host_rss_bytes=_all_or_none([reading.host_rss_bytes for reading in readings]),
+        )
+
+    # --- the normal path after aborted captures ------------------------------------------------------
+    def _probe(self, session: Session, expected: correctness.Expectation, count: int) -> None:
+        """Is the normal path still right? A broken one is a finding."""
+        after = f"after {count} captures that were aborted, the normal path"
+        first = replace(expected.start, requests=expected.start.requests[:1])
+        try:
+            once = correctness.follow(session, session.call, first)
+        except Exception as error:  # noqa: BLE001  (a broken normal path is what is asked for)
+            finding = self.blamed(error)
+            self._log.append(structs.replace(finding, message=f"{after} fails: {finding.message}"))
+            self._probed(intact=False, detail=finding.message)
+            return
+        want, got = expected.normal.moments[0].values(), once.moments[0].values()
+        again = compare_values(self._log.shape, 0, "normal_again", want, got, expected.tolerances)
+        if not again.equal:
+            self.find(Reason.WRONG_OUTPUT, f"{after} differs from before: {again.detail}")
+        self._probed(intact=again.equal, detail=again.detail)
+
+    def _probed(self, *, intact: bool, detail: str) -> None:
+        log = self._log
+        log.append(NormalPathProbe(shape=log.shape, method=log.method, intact=intact, detail=detail))
+
+    # --- findings ---------------------------------------------------------------------------------
+    def find(self, code: Reason, message: str) -> None:
+        """Log a finding of ours."""
+        log = self._log
+        log.append(Finding(shape=log.shape, method=log.method, phase=log.phase, code=code, message=message))
+
+    def blamed(self, error: Exception | SystemExit) -> Finding:
+        """The finding for what was raised; while something captures, that is to blame unless it is known."""
+        phase = Phase.CAPTURE if self._capturing else Phase.MEMORY
+        finding = blame(error, self._log.shape, phase, self._loaded.workload.folder)
+        return structs.replace(finding, method=self._log.method, phase=self._log.phase)
+
+
+def _cycle(session: Session, inputs: Inputs) -> None:
+    """A graph's whole life, the step being warm already."""
+    graphed = GraphedStep(session.adapter, session.step, inputs, updatable=session.updatable())
+    graphed.warm_up(0)
+    graphed.capture()
+    graphed.instantiate()
+    graphed.upload()
+    graphed.replay(inputs)
+    session.adapter.synchronize()
+    graphed.invalidate()
+
+
+def _abort(session: Session, inputs: Inputs) -> None:
+    """A capture that fails when all of the step was captured."""
+
+    def failing(*given: Any) -> None:
+        session.step(*given)
+        raise _AbortError
+
+    graphed = GraphedStep(session.adapter, failing, inputs)
+    graphed.warm_up(0)
+    with suppress(_AbortError):
+        graphed.capture()
+
+
+def _per_point(act: Callable[[int], None], plan: Plan) -> int:
+    """How many repetitions fit between two readings; those that are timed come before the first one."""
+    if plan.most_per_point == 1:
+        return 1
+    start = time.perf_counter()
+    for index in range(CALIBRATION):
+        act(index)
+    each_s = (time.perf_counter() - start) / CALIBRATION
+    return max(1, min(plan.most_per_point, int(plan.point_s / max(each_s, 1e-9))))
+
+
+def _repeat(act: Callable[[int], None], done: int, times: int, end: float) -> int:
+    """Do it so often, or until the time is over; returns how often it was done in all."""
+    for index in range(done, done + times):
+        act(index)
+        if time.monotonic() > end:
+            return index + 1
+    return done + times
+
+
+def _moves(readings: Sequence[MemoryReading]) -> bool:
+    """Whether device memory still moved in the second half."""
+    half = readings[len(readings) // 2 :]
+    return len({(reading.device_used_bytes, reading.allocator_bytes) for reading in half}) > 1
+
+
+def _all_or_none(values: Sequence[Measured]) -> tuple[int, ...] | NotMeasured:
+    """All of them, or the first reason why one is missing."""
+    absent = next((value for value in values if isinstance(value, NotMeasured)), None)
+    return absent or tuple(value for value in values if isinstance(value, int))

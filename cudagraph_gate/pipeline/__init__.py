@@ -41,7 +41,7 @@ def run_all(workload: Path, policy: Policy, options: Options) -> tuple[Run, Verd
     """Profile, pilot, verdict. Raises where the workload fails or no device can be had."""
     require_module(workload)
     run = profile(workload, (), options)
-    pilot(run, options)
+    pilot(run, options, policy)
     judged = verdict(run, policy)
     run.write(judged)
     return run, judged

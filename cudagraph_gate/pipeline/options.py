@@ -26,6 +26,8 @@ class Options:
     range_name: str = ""
     """The user range that marks requests; empty: cgate's own."""
     trace_children: bool = False
+    flush_l2: bool = False
+    """Overwrite the L2 cache before each timed request."""
     limit_s: float = PHASE_LIMIT_S
     seed: int = DEFAULT_SEED
     root: Path = RUNS

@@ -1,47 +1,135 @@
-"""The pilot stage: a graph tried for each shape, each in a worker of its own."""
+"""The pilot stage: the ladder climbed as far as it holds, each step in a worker of its own."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from cudagraph_gate.errors import EvidenceError, NoDeviceError, UsageError
 from cudagraph_gate.evidence import Run, create_run, newest_run, open_run
-from cudagraph_gate.pilot.jobs import TrialJob
+from cudagraph_gate.gates import Policy
+from cudagraph_gate.gates.rungs import judge_rung, ladder, shapes_that_hold
+from cudagraph_gate.model import GateStatus
+from cudagraph_gate.pilot.jobs import RungJob, RungKind, TrialJob
 from cudagraph_gate.pilot.worker import WorkerResult
-from cudagraph_gate.pipeline.judging import stale_fields
+from cudagraph_gate.pipeline.judging import collect_evidence, stale_fields
 from cudagraph_gate.pipeline.options import Options
 from cudagraph_gate.pipeline.workers import absolute, discard_if_empty, raise_failure, require_module, work
+from cudagraph_gate.records import Method
 
 
-def pilot(run: Run, options: Options) -> None:
-    """Try a graph for each shape, each in a worker of its own, and log it in ``run``.
+def pilot(run: Run, options: Options, policy: Policy) -> None:
+    """Climb the ladder as far as it holds, each step in a worker of its own, and log it in ``run``.
 
     A crash, a hang or a refused capture is evidence; WorkloadError is raised where the workload itself
-    fails, after every other shape was tried.
+    fails, after what else was to be tried.
     """
-    workload = Path(run.info().workload)
-    first = _try(run, workload, None, options)
-    if isinstance(first.error, UsageError | NoDeviceError):
-        discard_if_empty(run)
-        raise first.error
-    others = [_try(run, workload, shape, options) for shape in first.answer.get("shapes", [])[1:]]
-    for result in (first, *others):
-        if result.error is not None:
-            raise_failure(result, run, "pilot")
+    climb = _Climb(run, options, policy)
+    try:
+        climb.up()
+    finally:
+        climb.write_end()
+    climb.raise_failures()
 
 
-def _try(run: Run, workload: Path, shape: str | None, options: Options) -> WorkerResult:
-    job = TrialJob(
-        folder=absolute(run),
-        workload=str(workload),
-        device=options.device,
-        shapes=options.shapes,
-        shape=shape,
-        seed=options.seed,
-    )
-    result = work(job, run, "pilot", workload, options)
-    run.append(result.end)
-    return result
+class _Climb:
+    """The rungs in their order: the evidence so far says whether the next one is tried."""
+
+    def __init__(self, run: Run, options: Options, policy: Policy) -> None:
+        self._run = run
+        self._options = options
+        self._policy = policy
+        self._workload = Path(run.info().workload)
+        self._results: list[WorkerResult] = []
+        self._answer: dict[str, Any] = {}
+
+    def up(self) -> None:
+        first = self._try(None)
+        if isinstance(first.error, UsageError | NoDeviceError):
+            discard_if_empty(self._run)
+            raise first.error
+        self._answer = first.answer
+        if first.answer.get("explicit"):
+            self._try(self._shapes[0], "explicit")
+        if not (self._shapes and self._holds(1) and self._holds(2)):
+            return
+        for shape in self._shapes[1:]:
+            self._try(shape, self._method)
+        if not self._holds(3):
+            return
+        self._rung("memory")
+        for number, kind in self._later_rungs():
+            self._rung(kind)
+            if not self._holds(number):
+                return
+
+    def write_end(self) -> None:
+        """Log how far the ladder held."""
+        evidence = collect_evidence(self._run)
+        for ended in ladder(evidence, self._policy) if evidence.records else ():
+            self._run.append(ended)
+
+    def raise_failures(self) -> None:
+        """Raise the first failure that a worker reported, if one did."""
+        for result in self._results:
+            if result.error is not None:
+                raise_failure(result, self._run, "pilot")
+
+    @property
+    def _shapes(self) -> list[str]:
+        shapes: list[str] = self._answer.get("shapes", [])
+        return shapes
+
+    @property
+    def _method(self) -> Method:
+        method: Method = self._answer.get("method", "capture")
+        return method
+
+    def _later_rungs(self) -> Iterator[tuple[int, RungKind]]:
+        if self._method == "capture":  # a path of the workload's own is tried with one request at a time
+            yield 4, "instances"
+            yield 5, "concurrency"
+        if self._answer.get("traffic"):
+            yield 6, "traffic"
+
+    def _holds(self, number: int) -> bool:
+        ended = judge_rung(number, collect_evidence(self._run), self._policy)
+        return ended.status is GateStatus.PASS
+
+    def _try(self, shape: str | None, method: Method | None = None) -> WorkerResult:
+        job = TrialJob(
+            folder=absolute(self._run),
+            workload=str(self._workload),
+            device=self._options.device,
+            shapes=self._options.shapes,
+            shape=shape,
+            method=method,
+            flush_l2=self._options.flush_l2,
+            seed=self._options.seed,
+        )
+        return self._work(job)
+
+    def _rung(self, kind: RungKind) -> None:
+        evidence = collect_evidence(self._run)
+        job = RungJob(
+            kind=kind,
+            folder=absolute(self._run),
+            workload=str(self._workload),
+            device=self._options.device,
+            shapes=self._options.shapes,
+            shape=self._shapes[0],
+            method=self._method,
+            captured=shapes_that_hold(evidence, self._policy),
+            seed=self._options.seed,
+        )
+        self._work(job)
+
+    def _work(self, job: TrialJob | RungJob) -> WorkerResult:
+        result = work(job, self._run, "pilot", self._workload, self._options)
+        self._run.append(result.end)
+        self._results.append(result)
+        return result
 
 
 def run_for_pilot(workload: Path | None, folder: Path | None, options: Options) -> Run:

@@ -14,7 +14,7 @@ from cudagraph_gate.gates.latency import PathComparison, QuantilePair, compare_p
 from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, view_trial
 from cudagraph_gate.gates.wording import duration, percent
 from cudagraph_gate.model import Decision, Fingerprint, GateStatus, NotMeasured, Prediction, Verdict
-from cudagraph_gate.records import Comparison, Finding, NodeSet
+from cudagraph_gate.records import CapturedMap, Comparison, Finding, NodeSet, PathIdle
 from cudagraph_gate.report.console_pieces import (
     add_row,
     line,
@@ -23,6 +23,8 @@ from cudagraph_gate.report.console_pieces import (
     simulated_line,
     table_of,
 )
+from cudagraph_gate.report.console_rungs import print_ladder
+from cudagraph_gate.report.graph_map import print_graph_map
 
 _VERDICT_STYLE: Final = {
     Decision.GO: "bold green",
@@ -45,6 +47,9 @@ def print_trial(console: Console, evidence: Evidence, *, said_simulated: bool = 
         line(console, "no shape was tried", "yellow")
     for shape in shapes:
         _print_shape(console, shape)
+        if shape.shape in trial.explicit:
+            _print_shape(console, trial.explicit[shape.shape])
+    print_ladder(console, trial)
     if trial.target is not None:
         _print_prediction_error(console, evidence, trial.target)
     for note in trial.noticed:
@@ -66,23 +71,40 @@ def _print_prediction_error(console: Console, evidence: Evidence, target: ShapeT
 
 
 def _print_shape(console: Console, shape: ShapeTrial) -> None:
+    name = shape_title(shape)
     if not shape.records:
-        line(console, f"shape {shape.shape}: not tried", "yellow")
+        line(console, f"{name}: not tried", "yellow")
         return
     if shape.costs:
-        print_rows(console, f"costs, shape {shape.shape}", cost_rows(shape), ("phase", "host time"))
-    if shape.nodes is not None:
-        line(console, nodes_text(shape.nodes))
+        print_rows(console, f"costs, {name}", cost_rows(shape), ("phase", "host time"))
+    for captured in shape.of(CapturedMap)[-1:]:
+        print_graph_map(console, captured.map, f"graph, {name}")
     for text, equal in comparison_lines(shape.comparisons):
         line(console, text, "" if equal else "red")
     if shape.completed:
-        _print_latency(console, f"latency, shape {shape.shape}", compare_paths(shape))
+        _print_latency(console, f"latency, {name}", compare_paths(shape))
+    for text in path_idle_lines(shape):
+        line(console, text)
     for finding in shape.findings:
         line(console, finding_text(finding), "red" if finding.blocks else "yellow")
         if finding.advice:
             line(console, f"  {finding.advice}")
     if not shape.completed:
         line(console, f"not completed: {ending(shape)}", "yellow")
+
+
+def shape_title(shape: ShapeTrial) -> str:
+    """A shape's name, and how its graph was made where that was not by capturing its step."""
+    how = {"capture": "", "explicit": ", explicit graph", "own": ", own graph path"}[shape.method]
+    return f"shape {shape.shape}{how}"
+
+
+def path_idle_lines(shape: ShapeTrial) -> Iterator[str]:
+    """How busy the GPU was during the requests of each path that were recorded apart."""
+    for idle in shape.of(PathIdle):
+        if isinstance(idle.busy_ns, int) and idle.window_ns:
+            share, count = 1 - idle.busy_ns / idle.window_ns, idle.requests
+            yield f"{idle.path} path: GPU idle {percent(share)} of {count} recorded requests"
 
 
 def cost_rows(shape: ShapeTrial) -> list[tuple[str, str]]:

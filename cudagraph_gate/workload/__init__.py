@@ -17,9 +17,10 @@ from cudagraph_gate.workload.calls import (
 )
 from cudagraph_gate.workload.contract import Workload, unused_parts
 from cudagraph_gate.workload.loading import is_module_workload, load_workload
-from cudagraph_gate.workload.shapes import select_shapes
+from cudagraph_gate.workload.shapes import Mix, mix_of, read_mix, select_shapes
 
 __all__ = [
+    "Mix",
     "Workload",
     "call_user",
     "check_inputs",
@@ -27,7 +28,9 @@ __all__ = [
     "flatten",
     "is_module_workload",
     "load_workload",
+    "mix_of",
     "name_inputs",
+    "read_mix",
     "select_shapes",
     "unused_parts",
     "user_error",

@@ -39,11 +39,8 @@ _PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
 _REQUIRED: Final = ("build", "inputs")
 
 _UNUSED: Final[Mapping[str, tuple[str, str]]] = {
-    "traffic": ("TRAFFIC", "each shape is tried on its own, not the mix at its arrival times"),
     "request": ("request", "the step is timed, not the whole request around it"),
-    "build_graphed": ("build_graphed", "the capture of build's step is tried, not your own graph path"),
-    "build_explicit": ("build_explicit", "the graph is captured, not built node by node"),
-    "version": ("version", "no graph is cached, so there is no cache key that it could enter"),
+    "version": ("version", "the trial keeps no graph from one model version to the next"),
 }
 
 

@@ -8,22 +8,32 @@ shift
 mkdir -p "$out"
 samples=sample_workloads
 others=docs/measurements/workloads
+shim=$PWD/docs/measurements/numpy_shim
 while read -r name workload; do
     [ $# -eq 0 ] || [[ " $* " == *" $name "* ]] || continue
+    path=${PYTHONPATH:-}
+    [[ $name == numba_* ]] && path=$shim${path:+:$path}
     # shellcheck disable=SC2086  (a workload may stand with its shapes)
-    ${CGATE:-cgate} run $workload --json > "$out/$name.json" 2> "$out/$name.log" < /dev/null
+    PYTHONPATH=$path ${CGATE:-cgate} run $workload --json > "$out/$name.json" 2> "$out/$name.log" < /dev/null
     echo "$name: exit code $?"
 done <<LIST
 launch_bound_chain $samples/launch_bound_chain.py
+explicit_chain $samples/explicit_chain.py
 compute_bound_gemm $samples/compute_bound_gemm.py
 sync_inside $samples/sync_inside.py
-torch_gpt2 $samples/torch_gpt2.py
+cuda_core_explicit $samples/cuda_core_explicit.py
+torch_gpt2 $samples/torch_gpt2.py --shapes
+torch_decode $samples/torch_decode.py --shapes
+torch_training $samples/torch_training.py
+torch_compile $samples/torch_compile.py --shapes
+torch_mixed $samples/torch_mixed.py
+torch_moe $samples/torch_moe.py
+torch_bert $samples/torch_bert.py
 torch_resnet50 $samples/torch_resnet50.py
-torch_huge_input $samples/torch_huge_input.py
-mlp64 $others/mlp64.py
 torch_resnet50_b1 $samples/torch_resnet50.py --shapes b1=1x3x224x224
+torch_huge_input $samples/torch_huge_input.py
+cupy_jacobi $samples/cupy_jacobi.py --shapes
+numba_stencil $samples/numba_stencil.py --shapes
+mlp64 $others/mlp64.py
 gemm_8192 $others/gemm_8192.py
-moe_nonzero $others/moe_nonzero.py
-torch_gpt2_8x512 $samples/torch_gpt2.py --shapes b8x512=8x512
-bert_32x512 $others/bert_32x512.py
 LIST

@@ -6,17 +6,25 @@ from pathlib import Path
 
 ORDER = (
     "launch_bound_chain",
+    "explicit_chain",
+    "own_graph_chain",
     "compute_bound_gemm",
     "sync_inside",
+    "cuda_core_explicit",
     "torch_gpt2",
     "torch_resnet50",
     "torch_huge_input",
+    "torch_bert",
+    "torch_decode",
+    "torch_training",
+    "torch_compile",
+    "torch_mixed",
+    "torch_moe",
+    "cupy_jacobi",
+    "numba_stencil",
     "mlp64",
     "torch_resnet50_b1",
     "gemm_8192",
-    "moe_nonzero",
-    "torch_gpt2_8x512",
-    "bert_32x512",
 )
 HEAD = (
     "sample",

@@ -99,6 +99,29 @@ def test_the_adapter_waits_for_its_current_stream(device: Device, adapter: Array
     np.testing.assert_array_equal(host, 2 * numbers())
 
 
+def test_a_stream_is_current_for_the_block_alone(device: Device, adapter: ArrayAdapter) -> None:
+    before, stream = adapter.current_stream(), adapter.new_stream()
+    assert before is device.current_stream()
+    with adapter.on_stream(stream):
+        assert adapter.current_stream() is stream
+        assert not stream.blocking
+    assert adapter.current_stream() is before
+
+
+def test_copies_and_replays_go_to_the_current_stream(device: Device, adapter: ArrayAdapter) -> None:
+    static = device.array(numbers(1))
+    captured = adapter.capture(DoubleTo(device), (static,))
+    executable, stream = captured.instantiate(), adapter.new_stream()
+    with adapter.on_stream(stream):
+        adapter.copy_into(static, device.array(numbers(4)))
+        executable.launch()
+        adapter.synchronize()  # of this stream alone: enough for all of it
+    host = numbers()
+    device.copy(host, captured.outputs, stream)
+    stream.synchronize()
+    np.testing.assert_array_equal(host, 2 * numbers(4))
+
+
 def test_what_the_port_has_not_is_said_so(adapter: ArrayAdapter) -> None:
     assert isinstance(adapter.allocator_bytes(), NotMeasured)
     assert adapter.find_state(lambda: None) == {}

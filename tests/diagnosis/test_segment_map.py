@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from made_segments import Program, only
 
-from cudagraph_gate.diagnosis.libraries import library_of
 from cudagraph_gate.diagnosis.segment_calls import rule_of
 from cudagraph_gate.diagnosis.segment_dot import dot
 from cudagraph_gate.diagnosis.segment_map import HOST_SOURCE, MOST_NODES, OUTER_EVENT, UNKNOWN_EVENT
 from cudagraph_gate.model import Capturability, MapNode, MapRole, Segment, SegmentMap
+from cudagraph_gate.timeline.kernel_libraries import library_of
 
 GEMM = "void cutlass::Kernel<cutlass_80_simt_sgemm>"
 RELU = "void at::native::vectorized_elementwise_kernel<4>"

@@ -30,6 +30,7 @@ from cudagraph_gate.model import (
     Value,
 )
 from cudagraph_gate.records import (
+    RUNG_PHASES,
     Block,
     Comparison,
     Cost,
@@ -135,7 +136,7 @@ def shape_records(
             memory(Phase.STEADY_REPLAY, after, shape=shape),
         ]
     return (
-        *(PhaseStarted(shape=shape, phase=phase) for phase in Phase),
+        *(PhaseStarted(shape=shape, phase=phase) for phase in Phase if phase not in RUNG_PHASES),
         *(Cost(shape=shape, phase=phase, elapsed=elapsed) for phase, elapsed in costs.items()),
         *memory_points,
         nodes or node_set(shape=shape),

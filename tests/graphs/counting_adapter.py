@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from cudagraph_gate.adapters import Adapter, CapturedStep, Executable
-from cudagraph_gate.device.port import DeviceArray, Graph, HostArray, Kernel, LaunchShape, Node, UpdateResult
+from cudagraph_gate.device.port import (
+    DeviceArray,
+    Event,
+    Graph,
+    HostArray,
+    Kernel,
+    LaunchShape,
+    Node,
+    Stream,
+    UpdateResult,
+)
 from cudagraph_gate.errors import DeviceError
 from cudagraph_gate.model import Measured, NotMeasured
 
@@ -65,6 +76,39 @@ class FakeGraph:
 
     def destroy(self) -> None:
         self._calls("destroy_graph")
+
+
+class FakeEvent:
+    """Counts who waits for it."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def synchronize(self) -> None:
+        self._calls("wait_event")
+
+    def elapsed_ns(self, since: Event) -> int:
+        raise NotImplementedError
+
+
+class FakeStream:
+    """A stream on which events can be recorded."""
+
+    blocking = False
+    is_capturing = False
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def synchronize(self) -> None:
+        self._calls("synchronize_stream")
+
+    def record(self) -> Event:
+        self._calls("record")
+        return FakeEvent(self._calls)
+
+    def wait(self, event: Event) -> None:
+        raise NotImplementedError
 
 
 class FakeExecutable:
@@ -142,6 +186,17 @@ class CountingAdapter:
     def nbytes(self, value: Any) -> int:
         return int(value.nbytes)
 
+    def current_stream(self) -> Stream:
+        return FakeStream(self.calls)
+
+    def new_stream(self) -> Any:
+        return FakeStream(self.calls)
+
+    @contextmanager
+    def on_stream(self, stream: Any) -> Iterator[None]:
+        del stream
+        yield
+
     def synchronize(self) -> None:
         self.calls("synchronize")
 
@@ -152,8 +207,8 @@ class CountingAdapter:
     def recover(self) -> None:
         self.calls("recover")
 
-    def random_state(self) -> Any:
-        return None
+    def random_state(self, step: Callable[..., Any] | None = None) -> Any:
+        del step
 
     def set_random_state(self, state: Any) -> None:
         del state

@@ -71,6 +71,31 @@ def test_an_update_from_its_own_graph_succeeds_and_replays_stay_right(device: De
     assert_right(device, graphed, 5.0)
 
 
+def test_after_instantiating_again_replays_stay_right(device: Device) -> None:
+    graphed, _step = ready(device)
+    for start in (5.0, 6.0):
+        graphed.reinstantiate()
+        assert_right(device, graphed, start)
+
+
+def test_instantiating_again_takes_no_more_memory() -> None:
+    device = SimulatedDevice()
+    graphed, _step = ready(device)
+    before = device.memory_info().free_bytes
+    graphed.reinstantiate()
+    assert device.memory_info().free_bytes == before
+
+
+def test_no_memory_at_instantiating_again_leads_to_the_normal_path() -> None:
+    device = SimulatedDevice()
+    graphed, _step = ready(device)
+    device.inject(Fault("out_of_memory"))
+    with pytest.raises(DeviceMemoryError):
+        graphed.reinstantiate()
+    assert graphed.state is State.FALLBACK
+    assert_right(device, graphed, 6.0)
+
+
 def test_a_prohibited_call_in_capture_leaves_the_normal_path_right(device: Device) -> None:
     step = Step(device)
     graphed = GraphedStep(ArrayAdapter(device), step, (device.array(numbers()),))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from counting_adapter import CountingAdapter, FakeError
 
+from cudagraph_gate.adapters import CapturedStep, Executable
 from cudagraph_gate.graphs import GraphedStep, State
 from cudagraph_gate.graphs.graphed_step import TRANSITIONS
 
@@ -18,6 +19,7 @@ PHASES: dict[str, Callable[[GraphedStep], object]] = {
     "instantiate": GraphedStep.instantiate,
     "upload": GraphedStep.upload,
     "update": GraphedStep.update,
+    "reinstantiate": GraphedStep.reinstantiate,
 }
 IN_ORDER = ("warm_up", "capture", "instantiate", "upload")
 STATE_AFTER = dict(
@@ -28,7 +30,7 @@ NEXT_PHASES = {
     State.WARMING: {"capture"},
     State.CAPTURING: {"instantiate"},
     State.INSTANTIATED: {"upload"},
-    State.READY: {"update"},
+    State.READY: {"update", "reinstantiate"},
     State.FALLBACK: set(),
 }
 """What may be called in each state that a caller can see."""
@@ -83,6 +85,40 @@ def test_an_update_leads_back_to_ready() -> None:
     assert graphed.update().ok
     assert graphed.state is State.READY
     assert adapter.calls.counts["update"] == 1
+
+
+def test_instantiating_again_leads_back_to_ready_with_a_new_executable() -> None:
+    graphed, adapter, _step = made()
+    graphed.reinstantiate()
+    assert graphed.state is State.READY
+    assert adapter.calls.counts == {"synchronize": 2, "destroy": 1, "instantiate": 1, "upload": 1}
+    np.testing.assert_array_equal(graphed(values(5), values(7)), 2 * values(5) + values(7))
+
+
+def test_a_framework_may_have_a_way_of_its_own_to_instantiate_again() -> None:
+    graphed, adapter, _step = made(State.CAPTURING)
+    captured: Any = graphed._captured
+    given: list[Executable] = []
+
+    def reinstantiate(old: Executable) -> Executable:
+        given.append(old)
+        return captured.instantiate()  # type: ignore[no-any-return]
+
+    captured.reinstantiate = reinstantiate
+    graphed.instantiate()
+    graphed.upload()
+    graphed.reinstantiate()
+    assert len(given) == 1
+    assert (adapter.calls.counts["destroy"], adapter.calls.counts["instantiate"]) == (0, 2)
+    assert graphed.state is State.READY
+
+
+def test_preparing_goes_through_all_phases() -> None:
+    graphed, adapter, step = made(State.IDLE)
+    assert graphed.prepare(warm_up_runs=2) is graphed
+    assert graphed.state is State.READY
+    assert step.runs == 3  # two to warm up, one captured
+    assert adapter.calls.counts["upload"] == 1
 
 
 @pytest.mark.parametrize(("state", "name"), FORBIDDEN, ids=str)
@@ -186,6 +222,66 @@ def test_launching_without_an_executable_is_refused_and_changes_nothing(state: S
     assert graphed.state is state
 
 
+@pytest.mark.parametrize("state", [State.IDLE, State.WARMING, State.FALLBACK])
+@pytest.mark.parametrize("act", [GraphedStep.copy_in, GraphedStep.replay])
+def test_without_a_graph_nothing_is_copied(state: State, act: Callable[..., object]) -> None:
+    graphed, adapter, _step = made(state)
+    with pytest.raises(RuntimeError, match=f"no graph in state {state}"):
+        act(graphed, (values(0), values(0)))
+    assert graphed.state is state
+    assert not adapter.calls.counts
+
+
+@pytest.mark.parametrize("state", list(NEXT_PHASES))
+def test_what_the_graph_holds_can_be_asked_for_at_any_time(state: State) -> None:
+    graphed, _adapter, _step = made(state)
+    captured = state in (State.CAPTURING, State.INSTANTIATED, State.READY)
+    assert (graphed.graph is not None, graphed.outputs is not None) == (captured, captured)
+    assert len(graphed.variables) == (2 if captured else 0)
+    assert graphed.constants == ()
+    assert len(graphed.example) == 2
+
+
+# --- sources ------------------------------------------------------------------------------------------
+
+
+class Built:
+    """A source whose static inputs are its own."""
+
+    def __init__(self, adapter: CountingAdapter, count: int = 2) -> None:
+        self._adapter = adapter
+        self.static = tuple(np.full(4, -1.0) for _ in range(count))
+
+    def static_inputs(self, example: tuple[Any, ...]) -> tuple[Any, ...]:
+        for target, value in zip(self.static, example, strict=False):
+            target[...] = value
+        return self.static
+
+    def capture(self, static: tuple[Any, ...]) -> CapturedStep:
+        return self._adapter.capture(lambda first, second: first - second, static)
+
+
+def test_a_graph_of_another_source_goes_through_the_same_states() -> None:
+    adapter = CountingAdapter()
+    source = Built(adapter)
+    graphed = GraphedStep(adapter, Doubling(), (values(9), values(1)), source=source)
+    assert graphed.source is source
+    graphed.prepare()
+    np.testing.assert_array_equal(graphed.outputs, values(9) - values(1))
+    np.testing.assert_array_equal(graphed(values(5), values(2)), np.full(4, 3.0))
+    np.testing.assert_array_equal(source.static[0], values(5))
+    assert adapter.calls.counts["static_like"] == 0
+
+
+def test_a_source_with_other_inputs_than_the_step_leads_to_the_normal_path() -> None:
+    adapter = CountingAdapter()
+    graphed = GraphedStep(adapter, Doubling(), (values(9), values(1)), source=Built(adapter, count=3))
+    graphed.warm_up(1)
+    with pytest.raises(ValueError, match="3 static inputs for a step of 2"):
+        graphed.capture()
+    assert graphed.state is State.FALLBACK
+
+
 # --- failures ---------------------------------------------------------------------------------------
 
 
@@ -200,6 +296,10 @@ def test_launching_without_an_executable_is_refused_and_changes_nothing(state: S
         (State.INSTANTIATED, "upload", PHASES["upload"]),
         (State.INSTANTIATED, "synchronize", PHASES["upload"]),
         (State.READY, "update", PHASES["update"]),
+        (State.READY, "synchronize", PHASES["reinstantiate"]),
+        (State.READY, "destroy", PHASES["reinstantiate"]),
+        (State.READY, "instantiate", PHASES["reinstantiate"]),
+        (State.READY, "upload", PHASES["reinstantiate"]),
         (State.READY, "launch", GraphedStep.launch),
         (State.READY, "launch", lambda graphed: graphed(values(0), values(0))),
         (State.READY, "copy_into", lambda graphed: graphed(values(0), values(0))),

@@ -1,4 +1,11 @@
-"""A mixture of four experts that asks the host which rows go where: it can't be captured."""
+"""A mixture of four experts that asks the host which rows go where. Expected: NO-GO, it can't be captured.
+
+``nonzero`` waits for the GPU, because the host must know how many rows an expert gets before it can launch
+anything for them. The trial names that call and line, and proves that the normal path still works after the
+failed capture.
+
+Needs torch (``pip install 'cudagraph-gate[torch]'``) and a CUDA GPU.
+"""
 
 import torch
 

@@ -1,0 +1,180 @@
+"""Adapter for CuPy: the step runs on CuPy's current stream and allocates in the graph's own memory pool.
+
+The capture is begun and ended on the device port, so that the graph is ours: CuPy's own ``end_capture``
+gives an executable only. It is thread-local, where CuPy's default is relaxed, so the pool must not grow in
+it: the step is rehearsed on the capturing stream, which leaves the pool as large as the step needs.
+
+Numba and raw kernels in such a step belong on ``cupy.cuda.get_current_stream().ptr``.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+
+from cudagraph_gate.adapters.cuda_core import POISON_BYTE, ArrayAdapter, ArrayCapture, capture_on
+from cudagraph_gate.adapters.foreign import wrapped
+from cudagraph_gate.adapters.reachable import reachable_of
+from cudagraph_gate.adapters.streams import foreign_stream
+from cudagraph_gate.device import Device
+from cudagraph_gate.device.port import HostArray, Stream
+from cudagraph_gate.errors import NoDeviceError
+from cudagraph_gate.model import Measured, NotMeasured
+
+REHEARSALS: Final = 2
+"""The first makes the pool's blocks; the second finds them free, splits them anew, and may need more."""
+RESEED: Final = 20_260
+"""What CuPy's global generator is seeded with: any number will do, as long as it is the same again."""
+
+
+class GraphPool:
+    """A memory pool for one graph, and the stream that its blocks belong to: CuPy keeps them by stream."""
+
+    def __init__(self, cupy: Any) -> None:
+        self._cupy = cupy
+        self._pool = cupy.cuda.MemoryPool()
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """CuPy allocates here and works on the pool's stream, in this thread."""
+        with self.stream, self._cupy.cuda.using_allocator(self._pool.malloc):
+            yield
+
+    @property
+    def nbytes(self) -> int:
+        """Device memory that it holds."""
+        return int(self._pool.total_bytes())
+
+
+class CupyAdapter(ArrayAdapter):
+    """Arrays of CuPy 14, and beside them whatever the array adapter takes."""
+
+    name = "cupy"
+
+    def __init__(self, device: Device) -> None:
+        super().__init__(device)
+        if device.simulated:
+            raise NoDeviceError(
+                "a CuPy workload needs a CUDA GPU",
+                hint="run it on a machine with an NVIDIA GPU; the simulated device runs portable workloads",
+            )
+        import cupy
+
+        self._cupy: Any = cupy
+        self._pools: weakref.WeakSet[GraphPool] = weakref.WeakSet()
+        self._generators: dict[int, Any] = {}
+        """Generators of the steps seen so far; each holds its state in device memory."""
+
+    # --- arrays -----------------------------------------------------------------------------------
+    def is_device_array(self, value: Any) -> bool:
+        """Any CuPy array, and what the array adapter takes."""
+        return isinstance(value, self._cupy.ndarray) or super().is_device_array(value)
+
+    def static_like(self, value: Any) -> Any:
+        """An array of the same kind, shape and order of axes with a copy of the values."""
+        if not isinstance(value, self._cupy.ndarray):
+            return wrapped(self._device, value, super().static_like(value))
+        target = self._cupy.empty_like(value)
+        self.copy_into(target, value)
+        return target
+
+    def copy_into(self, target: Any, source: Any) -> None:
+        """Enqueue a copy on CuPy's current stream."""
+        if not isinstance(target, self._cupy.ndarray):
+            super().copy_into(target, source)
+            return
+        values = self._cupy.asarray(source)
+        if (target.shape, target.dtype) != (values.shape, values.dtype):
+            raise ValueError(f"{values.dtype}{values.shape} does not fit {target.dtype}{target.shape}")
+        self._cupy.copyto(target, values)
+
+    def poison(self, value: Any) -> None:
+        """Enqueue overwriting every byte, also of an array with gaps."""
+        if not isinstance(value, self._cupy.ndarray) or value.flags.c_contiguous:
+            super().poison(value)
+            return
+        item = np.frombuffer(bytes([POISON_BYTE]) * value.dtype.itemsize, value.dtype)[0]
+        value.fill(item)
+
+    def to_host(self, value: Any) -> HostArray:
+        """The values on the host."""
+        if not isinstance(value, self._cupy.ndarray):
+            return super().to_host(value)
+        self._device.synchronize()
+        return np.asarray(self._cupy.asnumpy(value))
+
+    def address(self, value: Any) -> int:
+        """``data.ptr``."""
+        return int(value.data.ptr) if isinstance(value, self._cupy.ndarray) else super().address(value)
+
+    def nbytes(self, value: Any) -> int:
+        """Size in bytes."""
+        return int(value.nbytes) if isinstance(value, self._cupy.ndarray) else super().nbytes(value)
+
+    # --- streams ----------------------------------------------------------------------------------
+    def current_stream(self) -> Stream:
+        """CuPy's; the legacy default stream unless the application chose another."""
+        return foreign_stream(int(self._cupy.cuda.get_current_stream().ptr))
+
+    def new_stream(self) -> Any:
+        """A non-blocking ``cupy.cuda.Stream``."""
+        return self._cupy.cuda.Stream(non_blocking=True)
+
+    @contextmanager
+    def on_stream(self, stream: Any) -> Iterator[None]:
+        """``with stream``."""
+        with stream:
+            yield
+
+    # --- capture ----------------------------------------------------------------------------------
+    def capture(self, step: Callable[..., Any], inputs: Sequence[Any]) -> ArrayCapture:
+        """Run the step on a stream and in a pool of their own, then capture it there, thread-local."""
+        pool = GraphPool(self._cupy)
+        self._device.synchronize()
+        with pool.in_use():
+            for _ in range(REHEARSALS):
+                step(*inputs)
+            pool.stream.synchronize()
+            stream = foreign_stream(int(pool.stream.ptr))
+            graph, outputs = capture_on(self._device, stream, step, inputs)
+        self._pools.add(pool)
+        return ArrayCapture(self.current_stream, graph, outputs, memory=pool)
+
+    # --- random numbers and memory ------------------------------------------------------------------
+    def random_state(self, step: Callable[..., Any] | None = None) -> Any:
+        """Copies of the states of the ``cupy.random.Generator`` objects that ``step`` reaches.
+
+        The generator behind ``cupy.random.rand`` and its like does not tell its state: it is seeded here,
+        and seeded alike when the state is set.
+        """
+        if step is not None:
+            found = reachable_of(step, self._cupy.random.Generator).values()
+            self._generators |= {id(each): each for each in found}
+        self._seed_global()
+        states = [each.bit_generator._state for each in self._generators.values()]
+        return tuple((state, state.copy()) for state in states)
+
+    def set_random_state(self, state: Any) -> None:
+        """Copy the states back in place, where graphs read them."""
+        for target, values in state:
+            self._cupy.copyto(target, values)
+        self._seed_global()
+
+    def _seed_global(self) -> None:
+        """Seed CuPy's own generator of this GPU, if anything has used it: asking for it would make one."""
+        states = getattr(self._cupy.random._generator, "_random_states", {})
+        generator = states.get(self._cupy.cuda.get_device_id())
+        if generator is not None:
+            generator.seed(RESEED)
+
+    def allocator_bytes(self) -> Measured:
+        """What CuPy's current allocator and the graphs' pools hold."""
+        pool: Any = getattr(self._cupy.cuda.get_allocator(), "__self__", None)
+        if not hasattr(pool, "total_bytes"):
+            return NotMeasured(reason="CuPy's current allocator does not tell how much it holds")
+        return int(pool.total_bytes()) + sum(own.nbytes for own in self._pools)

@@ -1,0 +1,84 @@
+"""Findings of the trajectory in words: what was seen, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cudagraph_gate.errors import CgateError
+from cudagraph_gate.model import Reason
+from cudagraph_gate.pilot.trial_log import TrialLog
+from cudagraph_gate.records import Finding
+
+Find = Callable[..., None]
+
+
+class Findings:
+    """Appends findings of the phase that is going on."""
+
+    def __init__(self, log: TrialLog) -> None:
+        self._log = log
+
+    def _find(self, code: Reason, message: str, advice: str, *, blocks: bool = True, **more: Any) -> None:
+        self._log.append(
+            Finding(
+                shape=self._log.shape,
+                method=self._log.method,
+                phase=self._log.phase,
+                code=code,
+                message=message,
+                advice=advice,
+                blocks=blocks,
+                **more,
+            )
+        )
+
+    def workload(self, error: CgateError) -> None:
+        """The workload itself failed."""
+        self._find(Reason.WORKLOAD, error.what, error.hint or "", where=error.where or "")
+
+    def large_state(self, names: tuple[str, ...]) -> None:
+        """State that is not compared unasked."""
+        self._find(
+            Reason.UNMEASURABLE,
+            f"{len(names)} arrays of state, {names[0]} first, are too large to be compared unasked",
+            "name what requests change in state(), which is always compared",
+            blocks=False,
+        )
+
+    def moved(self, moved: Mapping[str, int]) -> None:
+        """State that lay elsewhere before a request (by name) than when it was captured."""
+        name, request = next(iter(moved.items()))
+        others = f" and {len(moved) - 1} more" if len(moved) > 1 else ""
+        self._find(
+            Reason.UNSTABLE_ADDRESS,
+            f"state {name}{others} lay elsewhere before request {request} than when it was captured: "
+            "the graph still uses the old memory",
+            "change state in place (copy_ into it), or capture again after every such change",
+        )
+
+    def lost_inputs(self, names: tuple[str, ...]) -> None:
+        """Inputs that the step changes and does not return."""
+        self._find(
+            Reason.STATE_MUTATION,
+            f"the step changes input {', '.join(names)} in place without returning it: "
+            "a replay changes its own copy, and the caller's array stays as it was",
+            "return it, or let the step keep it and name it in state()",
+        )
+
+    def sameness(self, why: str) -> None:
+        """Comparisons that could not have failed."""
+        self._find(
+            Reason.UNMEASURABLE,
+            f"agreeing outputs show nothing: {why}",
+            "let inputs(shape, seed) depend on its seed, and return what the step computes from them",
+        )
+
+    def frozen(self, name: str) -> None:
+        """A value of the host that replays repeat."""
+        self._find(
+            Reason.FROZEN_HOST_STATE,
+            f"from the same state and inputs {name} differs at each call of the normal path, "
+            "and never between replays",
+            "keep what changes from call to call (counters, schedules, seeds) in device memory",
+        )

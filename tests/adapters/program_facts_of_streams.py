@@ -1,0 +1,62 @@
+"""What the scripts of several frameworks ask of a step's streams and of its failures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from program_facts import Facts
+
+from cudagraph_gate.device import Device
+from cudagraph_gate.graphs import contents
+from cudagraph_gate.pilot.escaped import escaped_findings
+from cudagraph_gate.timeline.recorder import open_recorder
+
+
+def escaped(device: Device, adapter: Any, step: Callable[..., Any], values: Sequence[Any]) -> Facts:
+    """What escapes when ``step`` is captured, by a recorded request of the normal path."""
+    step(*values)
+    device.synchronize()
+    held = contents(adapter.capture(step, values).graph)
+    recorder = open_recorder(device, "light")
+    recorder.start()
+    step(*values)
+    device.synchronize()
+    operations = recorder.stop().operations
+    findings = escaped_findings("b1", operations, held.kernels)
+    return {
+        "captured": sorted(held.kernels),
+        "escaped": [finding.call for finding in findings],
+        "messages": [finding.message for finding in findings],
+    }
+
+
+def on_stream(adapter: Any, pointer_of: Callable[[], int], pointer: Callable[[Any], int]) -> Facts:
+    """Whether a new stream is the framework's and the port's for the block alone."""
+    before, stream = pointer_of(), adapter.new_stream()
+    with adapter.on_stream(stream):
+        inside = [pointer_of(), int(adapter.current_stream().handle)]
+        blocking = adapter.current_stream().blocking
+    return {
+        "inside": inside == [pointer(stream)] * 2,
+        "blocking": blocking,
+        "outside": [pointer_of(), int(adapter.current_stream().handle)] == [before] * 2,
+    }
+
+
+def failing(
+    adapter: Any, step: Callable[..., Any], values: Sequence[Any], normal: Callable[[], Any]
+) -> Facts:
+    """The error of a capture that fails, and the normal path's result after it."""
+    error: Exception | None = None
+    try:
+        adapter.capture(step, values)
+    except Exception as raised:  # noqa: BLE001  (which error it is, is the fact)
+        error = raised
+    adapter.recover()
+    return {
+        "error": type(error).__name__,
+        "text": str(error),
+        "capturing": adapter.current_stream().is_capturing,
+        "normal": normal(),
+    }
