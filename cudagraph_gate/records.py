@@ -178,7 +178,7 @@ class GpuState(Value, frozen=True, kw_only=True, tag="gpu_state", tag_field="rec
     memory_clock_mhz: Measured
     temperature_c: Measured
     power_mw: Measured
-    throttled_by: tuple[str, ...] = ()
+    throttled_by: tuple[str, ...] | NotMeasured = ()
     """Reasons that lower the clocks, in NVML's words; an idle GPU's low clocks are none."""
 
 

@@ -137,14 +137,23 @@ def test_every_optional_part_is_found(tmp_path: Path) -> None:
 
 
 def test_unused_parts_are_named_with_the_reason(tmp_path: Path) -> None:
-    text = "TRAFFIC = {'default': 1}\ndef version(): return 'v1'\ndef check(expected, actual): ...\n"
+    text = "def version(): return 'v1'\ndef request(step, shape, seed): ...\n"
     assert unused_parts(load(tmp_path, text)) == (
-        "declared `TRAFFIC`: kept, not tried yet: "
-        "each shape is tried on its own, not the mix at its arrival times",
+        "declared `request`: kept, not tried yet: the step is timed, not the whole request around it",
         "declared `version`: kept, not tried yet: "
-        "no graph is cached, so there is no cache key that it could enter",
+        "the trial keeps no graph from one model version to the next",
     )
     assert unused_parts(load(tmp_path)) == ()
+
+
+def test_parts_of_the_ladder_are_used(tmp_path: Path) -> None:
+    text = (
+        "TRAFFIC = {'default': 1}\n"
+        "def build_graphed(shape): ...\n"
+        "def build_explicit(shape, graph): ...\n"
+        "def check(expected, actual): ...\n"
+    )
+    assert unused_parts(load(tmp_path, text)) == ()
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,7 @@ class ArrayAdapter:
 
     def __init__(self, device: Device) -> None:
         self._device = device
+        self._capture_stream: Stream | None = None
 
     def is_device_array(self, value: Any) -> bool:
         """Whether the value is, or shows, contiguous memory of this device."""
@@ -135,16 +136,18 @@ class ArrayAdapter:
         self.current_stream().synchronize()
 
     def capture(self, step: Callable[..., Any], inputs: Sequence[Any]) -> ArrayCapture:
-        """Capture on a stream of its own, thread-local."""
+        """Capture on a stream that is kept for captures, thread-local."""
         device = self._device
         device.synchronize()
-        stream = device.create_stream()
+        # Kept: each stream takes device memory of its own.
+        stream = self._capture_stream = self._capture_stream or device.create_stream()
         with device.use_stream(stream):
             graph, outputs = capture_on(device, stream, step, inputs)
         return ArrayCapture(self.current_stream, graph, outputs)
 
     def recover(self) -> None:
-        """Nothing is left behind: the stream of a failed capture is not used again."""
+        """Give up the stream of the failed capture."""
+        self._capture_stream = None
 
     def random_state(self, step: Callable[..., Any] | None = None) -> Any:
         """None: the port has no random generators of its own."""

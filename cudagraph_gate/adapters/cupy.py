@@ -34,10 +34,11 @@ RESEED: Final = 20_260
 class GraphPool:
     """A memory pool for one graph, and the stream that its blocks belong to: CuPy keeps them by stream."""
 
-    def __init__(self, cupy: Any) -> None:
+    def __init__(self, cupy: Any, stream: Any, retired: RetiredPools) -> None:
         self._cupy = cupy
         self._pool = cupy.cuda.MemoryPool()
-        self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.stream = stream
+        weakref.finalize(self, retired.take, self._pool).atexit = False
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
@@ -49,6 +50,32 @@ class GraphPool:
     def nbytes(self) -> int:
         """Device memory that it holds."""
         return int(self._pool.total_bytes())
+
+
+class RetiredPools:
+    """Pools whose graphs are gone, until their arrays are, too.
+
+    A pool that is dropped while arrays of it live never gives its memory back (CuPy 14: its chunks refer to
+    each other and are not collected). So each is kept until all of it is free.
+    """
+
+    def __init__(self) -> None:
+        self._pools: list[Any] = []
+
+    def take(self, pool: Any) -> None:
+        """Keep a ``cupy.cuda.MemoryPool`` whose graph is gone; frees nothing, since anything may capture now."""
+        self._pools.append(pool)
+
+    def sweep(self) -> None:
+        """Free what no array holds, and drop the pools of which nothing is left."""
+        for pool in self._pools:
+            pool.free_all_blocks()
+        self._pools = [pool for pool in self._pools if pool.total_bytes()]
+
+    @property
+    def nbytes(self) -> int:
+        """Device memory that they hold."""
+        return sum(int(pool.total_bytes()) for pool in self._pools)
 
 
 class CupyAdapter(ArrayAdapter):
@@ -66,6 +93,8 @@ class CupyAdapter(ArrayAdapter):
         import cupy
 
         self._cupy: Any = cupy
+        self._cupy_stream: Any = None
+        self._retired = RetiredPools()
         self._pools: weakref.WeakSet[GraphPool] = weakref.WeakSet()
         self._generators: dict[int, Any] = {}
         """Generators of the steps seen so far; each holds its state in device memory."""
@@ -134,8 +163,9 @@ class CupyAdapter(ArrayAdapter):
     # --- capture ----------------------------------------------------------------------------------
     def capture(self, step: Callable[..., Any], inputs: Sequence[Any]) -> ArrayCapture:
         """Run the step on a stream and in a pool of their own, then capture it there, thread-local."""
-        pool = GraphPool(self._cupy)
         self._device.synchronize()
+        self._retired.sweep()
+        pool = GraphPool(self._cupy, self._stream_for_capture(), self._retired)
         with pool.in_use():
             for _ in range(REHEARSALS):
                 step(*inputs)
@@ -144,6 +174,16 @@ class CupyAdapter(ArrayAdapter):
             graph, outputs = capture_on(self._device, stream, step, inputs)
         self._pools.add(pool)
         return ArrayCapture(self.current_stream, graph, outputs, memory=pool)
+
+    def _stream_for_capture(self) -> Any:
+        """One for all captures: each stream takes device memory of its own."""
+        if self._cupy_stream is None:
+            self._cupy_stream = self.new_stream()
+        return self._cupy_stream
+
+    def recover(self) -> None:
+        """Give up the stream of the failed capture."""
+        self._cupy_stream = None
 
     # --- random numbers and memory ------------------------------------------------------------------
     def random_state(self, step: Callable[..., Any] | None = None) -> Any:
@@ -177,4 +217,6 @@ class CupyAdapter(ArrayAdapter):
         pool: Any = getattr(self._cupy.cuda.get_allocator(), "__self__", None)
         if not hasattr(pool, "total_bytes"):
             return NotMeasured(reason="CuPy's current allocator does not tell how much it holds")
-        return int(pool.total_bytes()) + sum(own.nbytes for own in self._pools)
+        self._retired.sweep()
+        own = sum(one.nbytes for one in self._pools) + self._retired.nbytes
+        return int(pool.total_bytes()) + own

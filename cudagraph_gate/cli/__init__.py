@@ -22,6 +22,7 @@ from cudagraph_gate.cli.options import (
     PolicyFile,
     RangeName,
     RunFolder,
+    Rungs,
     Shapes,
     TraceFile,
     Workload,
@@ -193,13 +194,13 @@ def _show_profile(run: Run, definitions: str, as_json: bool) -> None:
 
 def _write_views(run: Run, perfetto: Path | None, dot: Path | None) -> None:
     from cudagraph_gate import pipeline
-    from cudagraph_gate.report import terminal
+    from cudagraph_gate.report import graph_map_dot, terminal
 
     if perfetto is not None:
         pipeline.write_perfetto_view(run, perfetto)
         terminal.say(f"written: {perfetto} (open it in ui.perfetto.dev)")
     if dot is not None:
-        pipeline.write_segment_map(run, dot)
+        pipeline.write_map(run, dot, graph_map_dot)
         terminal.say(f"written: {dot}")
 
 
@@ -213,6 +214,7 @@ def pilot(
     device: Device = "auto",
     shapes: Shapes = None,
     policy: PolicyFile = None,
+    rungs: Rungs = 6,
     flush_l2: FlushL2 = False,
     time_limit: Limit = 300.0,
     as_json: Json = False,
@@ -224,7 +226,7 @@ def pilot(
 
     limits = load_policy(policy, Path.cwd())
     with terminal.progress() as report:
-        options = _options(device, shapes, time_limit, report, flush_l2=flush_l2)
+        options = _options(device, shapes, time_limit, report, rungs=rungs, flush_l2=flush_l2)
         chosen = pipeline.run_for_pilot(workload, run, options)
         pipeline.pilot(chosen, options, limits)
     evidence = pipeline.collect_evidence(chosen)
@@ -279,6 +281,7 @@ def run(
     device: Device = "auto",
     shapes: Shapes = None,
     policy: PolicyFile = None,
+    rungs: Rungs = 6,
     flush_l2: FlushL2 = False,
     time_limit: Limit = 300.0,
     as_json: Json = False,
@@ -290,7 +293,7 @@ def run(
 
     limits = load_policy(policy, Path.cwd())
     with terminal.progress() as show:
-        options = _options(device, shapes, time_limit, show, flush_l2=flush_l2)
+        options = _options(device, shapes, time_limit, show, rungs=rungs, flush_l2=flush_l2)
         done, judged = pipeline.run_all(workload, limits, options)
     if not as_json:
         with terminal.result() as console:

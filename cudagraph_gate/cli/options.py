@@ -39,9 +39,15 @@ PerfettoFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write the timeline for ui.perfetto.dev.")
 ]
 DotFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write the best segment's map for Graphviz.")
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Write the graph's map, before a trial the best segment's, for Graphviz."
+    ),
 ]
 Limit = Annotated[float, typer.Option(min=1, help="Seconds without progress after which a worker is killed.")]
 FlushL2 = Annotated[
     bool, typer.Option("--flush-l2", help="Overwrite the GPU's L2 cache before each timed request.")
+]
+Rungs = Annotated[
+    int, typer.Option(min=1, max=6, metavar="N", help="Highest rung of the ladder that is tried, 1 to 6.")
 ]

@@ -158,6 +158,14 @@ class CudaStream:
         call(driver().cuStreamWaitEvent, self.handle, event.handle, 0)
 
 
+class OwnStream(CudaStream):
+    """A stream that was made here, and is destroyed with this object: its queue takes device memory."""
+
+    def __del__(self) -> None:
+        with suppress(DeviceError):  # the context is lost
+            call(driver().cuStreamDestroy, self.handle)
+
+
 class CudaDevice(Device):
     """The first visible GPU. Raises NoDeviceError when there is none."""
 
@@ -241,7 +249,7 @@ class CudaDevice(Device):
         bindings = driver()
         kinds = bindings.CUstream_flags
         flag = kinds.CU_STREAM_DEFAULT if blocking else kinds.CU_STREAM_NON_BLOCKING
-        return CudaStream(call(bindings.cuStreamCreate, flag.value), blocking=blocking)
+        return OwnStream(call(bindings.cuStreamCreate, flag.value), blocking=blocking)
 
     def synchronize(self) -> None:
         """Wait for the whole device."""

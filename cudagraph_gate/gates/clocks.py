@@ -110,6 +110,8 @@ def _states(trial: ShapeTrial, path: PathName) -> list[GpuState]:
 
 
 def _slowing(state: GpuState) -> tuple[str, ...]:
+    if isinstance(state.throttled_by, NotMeasured):
+        return ()
     return tuple(reason for reason in state.throttled_by if reason in THROTTLE_REASONS)
 
 

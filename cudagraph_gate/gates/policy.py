@@ -20,6 +20,8 @@ MAX_CPU_REGRESSION: Final = 0.10
 """Replay should free the CPU; a tenth allows for the copy of the inputs."""
 MAX_MEMORY_BYTES: Final = 1 << 30
 """Per shape, device-wide: a service with ten shapes then stays within 10 GiB."""
+MAX_SHAPES_MEMORY_BYTES: Final = 8 << 30
+"""For the graphs of all shapes together: a tenth of a large GPU, which needs the rest for the model."""
 MAX_REBUILD_SHARE: Final = 0.05
 """A rebuild costs tens to hundreds of requests: at one in twenty it eats every gain."""
 MAX_BREAK_EVEN_CALLS: Final = 10_000
@@ -35,6 +37,7 @@ class Policy(Value, frozen=True, kw_only=True):
     max_tail_regression: float = MAX_TAIL_REGRESSION
     max_cpu_regression: float = MAX_CPU_REGRESSION
     max_memory_bytes: int = MAX_MEMORY_BYTES
+    max_shapes_memory_bytes: int = MAX_SHAPES_MEMORY_BYTES
     max_rebuild_share: float = MAX_REBUILD_SHARE
     max_break_even_calls: int = MAX_BREAK_EVEN_CALLS
 
@@ -44,6 +47,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "max_tail_regression": (0, 10),
     "max_cpu_regression": (0, 10),
     "max_memory_bytes": (0, 1 << 50),
+    "max_shapes_memory_bytes": (0, 1 << 50),
     "max_rebuild_share": (0, 1),
     "max_break_even_calls": (1, 10**12),
 }

@@ -226,8 +226,8 @@ def _traffic(view: TrialView, policy: Policy) -> Check:
 RUNGS: Final = (
     Rung(1, "fixed input", _fixed_input),
     Rung(2, "fresh inputs", _fresh_inputs),
-    Rung(3, "all shapes", _all_shapes, "only the first shape"),
-    Rung(4, "several instances", _instances, "one instance at a time"),
+    Rung(3, "all shapes", _all_shapes, "serial use of the first shape only"),
+    Rung(4, "several instances", _instances, "serial use of one instance only"),
     Rung(5, "concurrent requests", _concurrency, "serial use only"),
     Rung(6, "traffic mix", _traffic),
 )

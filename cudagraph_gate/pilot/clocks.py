@@ -61,7 +61,7 @@ class ClockLog:
         elif not self._told:
             self._told = True
             absent = NotMeasured(reason=self._absent)
-            self._log.append(self._record(path, order, [absent] * 4, ()))
+            self._log.append(self._record(path, order, [absent] * 4, absent))
 
     def _state(self, path: PathName, order: int) -> GpuState:
         nvml, handle = self._nvml, self._handle
@@ -74,9 +74,10 @@ class ClockLog:
             lambda: nvml.nvmlDeviceGetPowerUsage(handle),
         )
         bits, *values = (self._read(query) for query in queries)
-        names = throttle_names(bits) if isinstance(bits, int) else ()
-        throttled = tuple(name for name in names if name not in NOT_THROTTLING)
-        return self._record(path, order, values, throttled)
+        if isinstance(bits, NotMeasured):
+            return self._record(path, order, values, bits)
+        slowing = tuple(name for name in throttle_names(bits) if name not in NOT_THROTTLING)
+        return self._record(path, order, values, slowing)
 
     def _read(self, query: Callable[[], int]) -> Measured:
         try:
@@ -85,7 +86,7 @@ class ClockLog:
             return NotMeasured(reason=f"NVML: {error}")
 
     def _record(
-        self, path: PathName, order: int, values: list[Measured], throttled: tuple[str, ...]
+        self, path: PathName, order: int, values: list[Measured], throttled: tuple[str, ...] | NotMeasured
     ) -> GpuState:
         sm_clock, memory_clock, temperature, power = values
         return GpuState(

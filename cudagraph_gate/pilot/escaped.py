@@ -1,7 +1,7 @@
 """Work of the step that capture did not see, because it runs on a stream that was not capturing.
 
-Such kernels run once, while the step is captured, and in no replay. A pure function of one recorded request
-of the normal path and of the graph's kernels.
+Such kernels run once, while the step is captured, and in no replay. So the step is captured once more under
+the recorder: what runs then, and is missing from the graph, has escaped.
 """
 
 from __future__ import annotations
@@ -9,23 +9,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 
-from cudagraph_gate.model import Reason
+from cudagraph_gate.errors import NoDeviceError
+from cudagraph_gate.model import NotMeasured, Reason
+from cudagraph_gate.pilot.session import Inputs, Session
 from cudagraph_gate.records import Finding, Method, Phase
+from cudagraph_gate.timeline.recorder import open_recorder
 from cudagraph_gate.timeline.table import KERNEL
 
 LEGACY_STREAM: Final = 7
 """CUPTI's number of the legacy default stream of a process's primary context."""
+CAPTURED_STEP: Final = "captured step"
+"""Range around each call of the step while it is captured."""
 NAMED: Final = 3
 """Kernels that a sentence names; symbols are long."""
 
 
 @dataclass(frozen=True)
 class EscapedStream:
-    """A stream of the normal path none of whose kernels is in the graph."""
+    """A stream on which kernels ran that the graph lacks."""
 
     stream: int
     """As the recorder numbers it."""
@@ -61,23 +66,51 @@ class EscapedStream:
         )
 
 
-def escaped_streams(operations: pd.DataFrame, captured: Mapping[str, int]) -> tuple[EscapedStream, ...]:
-    """The streams of one normal request (``operations``) whose kernels are all missing from the graph.
+def record_capture(session: Session, inputs: Inputs) -> pd.DataFrame | NotMeasured:
+    """Operations that run while the step is captured; none should, so a graph holds them all.
 
-    ``captured`` counts the graph's kernels by name. Missing kernels of a stream that has others in the graph
-    are none: there the library took another code path. The same is assumed where a graph holds kernels and
-    no stream has any of them.
+    A recorder stays in the process: this comes after all timing. Raises what the step or the driver raises.
     """
-    by_stream = _kernels_by_stream(operations)
-    missing = sum(by_stream.values(), Counter[str]()) - Counter(captured)
-    escaped = []
-    for stream in sorted(by_stream, key=lambda number: (number != LEGACY_STREAM, number)):
-        kernels = by_stream[stream]
-        if kernels <= missing:
-            missing -= kernels
-            escaped.append(EscapedStream(stream, dict(kernels)))
-    unexplained = len(escaped) == len(by_stream) and any(captured.values())
-    return () if unexplained else tuple(escaped)
+    device, adapter = session.device, session.adapter
+    static = tuple(adapter.static_like(value) for value in inputs)
+
+    def marked(*values: Any) -> Any:  # an adapter may run the step before it captures it: the last one counts
+        with device.annotate(CAPTURED_STEP):
+            return session.step(*values)
+
+    device.synchronize()
+    try:
+        recorder = open_recorder(device, "light")
+        recorder.start()
+    except NoDeviceError as error:
+        return NotMeasured(reason=str(error))
+    try:
+        captured = adapter.capture(marked, static)
+        device.synchronize()
+    finally:
+        timeline = recorder.stop()
+    captured.graph.destroy()
+    ranges = timeline.ranges[timeline.ranges["name"].astype(str) == CAPTURED_STEP]
+    if timeline.meta.dropped_records or ranges.empty:
+        return NotMeasured(reason="the capture was not recorded whole")
+    operations: pd.DataFrame = timeline.operations
+    later: pd.DataFrame = operations[operations["start_ns"] >= ranges["start_ns"].max()]
+    return later
+
+
+def escaped_streams(during: pd.DataFrame, missing: Mapping[str, int]) -> tuple[EscapedStream, ...]:
+    """By stream the kernels that ran during a capture (``during``) and that the graph lacks (``missing``).
+
+    What is missing and did not run either belongs to another code path, which a library takes while it
+    captures.
+    """
+    by_stream = _kernels_by_stream(during)
+    escaped = {
+        stream: {name: count for name, count in kernels.items() if missing.get(name, 0) > 0}
+        for stream, kernels in by_stream.items()
+    }
+    order = sorted(escaped, key=lambda number: (number != LEGACY_STREAM, number))
+    return tuple(EscapedStream(stream, escaped[stream]) for stream in order if escaped[stream])
 
 
 def _kernels_by_stream(operations: pd.DataFrame) -> dict[int, Counter[str]]:
@@ -89,7 +122,7 @@ def _kernels_by_stream(operations: pd.DataFrame) -> dict[int, Counter[str]]:
 
 
 def escaped_findings(
-    shape: str, operations: pd.DataFrame, captured: Mapping[str, int], method: Method = "capture"
+    shape: str, during: pd.DataFrame, missing: Mapping[str, int], method: Method = "capture"
 ) -> tuple[Finding, ...]:
     """One blocking finding for each stream that capture does not see."""
     return tuple(
@@ -102,5 +135,5 @@ def escaped_findings(
             call=next(iter(found.kernels)),
             advice=found.advice,
         )
-        for found in escaped_streams(operations, captured)
+        for found in escaped_streams(during, missing)
     )

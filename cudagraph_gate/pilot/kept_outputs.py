@@ -45,13 +45,13 @@ def overwritten_by_graph(session: Session, replay: Step, expected: Expectation) 
 def overwritten_finding(shape: str, names: tuple[str, ...], method: Method = "capture") -> Finding:
     """What was found, as a condition of use: it decides nothing by itself."""
     listed = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    what = "output" if len(names) == 1 else "outputs"
+    what = "its output" if names == ("output",) else f"{'output' if len(names) == 1 else 'outputs'} {listed}"
     return Finding(
         shape=shape,
         method=method,
         phase=Phase.TRAJECTORY,
         code=Reason.LIFETIME,
-        message=f"the graph path overwrites {what} {listed} at a later request, the normal path does not",
+        message=f"the graph path overwrites {what} at a later request, the normal path does not",
         advice=ADVICE,
         blocks=False,
     )

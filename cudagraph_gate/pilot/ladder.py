@@ -5,6 +5,7 @@ Phases in order, each logged before it begins; the first failure becomes a findi
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from cudagraph_gate.pilot import correctness, measure
 from cudagraph_gate.pilot.blame import blame
 from cudagraph_gate.pilot.clocks import ClockLog
 from cudagraph_gate.pilot.comparing import compare_repeats, compare_values, uninformative
-from cudagraph_gate.pilot.escaped import escaped_findings
+from cudagraph_gate.pilot.escaped import escaped_findings, record_capture
 from cudagraph_gate.pilot.findings import Findings
 from cudagraph_gate.pilot.input_kinds import extreme_inputs, inputs_finding, kinds_of_inputs
 from cudagraph_gate.pilot.jobs import TrialJob
@@ -295,8 +296,17 @@ class Trial:
         kernels = _counted(normal[kinds == KERNEL]["name"].astype(str))
         copies = _counted(kinds[kinds.isin([MEMCPY, MEMSET])])
         log.append(with_normal(making.nodes, kernels, copies))
-        for finding in escaped_findings(log.shape, normal, making.nodes.kernels, log.method):
-            log.append(finding)
+        missing = Counter(kernels.by_name) - Counter(making.nodes.kernels)
+        if missing and log.method == "capture":
+            self._find_escaped(session, input_sets[0], missing)
+
+    def _find_escaped(self, session: Session, inputs: Inputs, missing: Counter[str]) -> None:
+        """Kernels that the graph lacks because they ran while it was captured."""
+        during = record_capture(session, inputs)
+        if isinstance(during, NotMeasured):
+            return
+        for finding in escaped_findings(self._log.shape, during, missing, self._log.method):
+            self._log.append(finding)
 
     # --- the log ----------------------------------------------------------------------------------
     def _append(self, comparison: Comparison) -> None:

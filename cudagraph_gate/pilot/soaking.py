@@ -190,7 +190,9 @@ class _Soaking:
             once = correctness.follow(session, session.call, first)
         except Exception as error:  # noqa: BLE001  (a broken normal path is what is asked for)
             finding = self.blamed(error)
-            self._log.append(structs.replace(finding, message=f"{after} fails: {finding.message}"))
+            code = Reason.CAPTURE_ILLEGAL if finding.code is Reason.WORKLOAD else finding.code
+            message = f"{after} fails: {finding.message}"
+            self._log.append(structs.replace(finding, code=code, message=message))
             self._probed(intact=False, detail=finding.message)
             return
         want, got = expected.normal.moments[0].values(), once.moments[0].values()

@@ -15,7 +15,7 @@ from cudagraph_gate.pipeline.judging import collect_evidence, verdict
 from cudagraph_gate.pipeline.options import Options
 from cudagraph_gate.pipeline.profiling import Interrupted, diagnose_run, import_trace, profile
 from cudagraph_gate.pipeline.trial import pilot, run_for_pilot
-from cudagraph_gate.pipeline.views import hta_view, write_perfetto_view, write_segment_map
+from cudagraph_gate.pipeline.views import hta_view, write_map, write_perfetto_view, write_segment_map
 from cudagraph_gate.pipeline.workers import require_module
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "run_all",
     "run_for_pilot",
     "verdict",
+    "write_map",
     "write_perfetto_view",
     "write_segment_map",
 ]

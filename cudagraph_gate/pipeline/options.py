@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from cudagraph_gate.device import DeviceChoice
 from cudagraph_gate.evidence import RUNS
 from cudagraph_gate.pilot.jobs import DEFAULT_SEED, Progress
 from cudagraph_gate.pilot.worker import PHASE_LIMIT_S
+
+LAST_RUNG: Final = 6
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,8 @@ class Options:
     range_name: str = ""
     """The user range that marks requests; empty: cgate's own."""
     trace_children: bool = False
+    rungs: int = LAST_RUNG
+    """The highest rung of the ladder that is tried."""
     flush_l2: bool = False
     """Overwrite the L2 cache before each timed request."""
     limit_s: float = PHASE_LIMIT_S

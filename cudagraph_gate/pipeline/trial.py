@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from cudagraph_gate.errors import EvidenceError, NoDeviceError, UsageError
 from cudagraph_gate.evidence import Run, create_run, newest_run, open_run
@@ -19,13 +19,17 @@ from cudagraph_gate.pipeline.workers import absolute, discard_if_empty, raise_fa
 from cudagraph_gate.records import Method
 
 
-def pilot(run: Run, options: Options, policy: Policy) -> None:
+DEFAULT_POLICY: Final = Policy()
+
+
+def pilot(run: Run, options: Options, policy: Policy = DEFAULT_POLICY) -> None:
     """Climb the ladder as far as it holds, each step in a worker of its own, and log it in ``run``.
 
     A crash, a hang or a refused capture is evidence; WorkloadError is raised where the workload itself
     fails, after what else was to be tried.
     """
     climb = _Climb(run, options, policy)
+    climb.begin()
     try:
         climb.up()
     finally:
@@ -44,31 +48,36 @@ class _Climb:
         self._results: list[WorkerResult] = []
         self._answer: dict[str, Any] = {}
 
-    def up(self) -> None:
+    def begin(self) -> None:
+        """Try the first shape, which also tells what there is to try. Raises where nothing can be tried."""
         first = self._try(None)
         if isinstance(first.error, UsageError | NoDeviceError):
             discard_if_empty(self._run)
             raise first.error
         self._answer = first.answer
-        if first.answer.get("explicit"):
+
+    def up(self) -> None:
+        """The rungs, as far as they hold; an explicit graph beside the captured one in any case."""
+        if self._answer.get("explicit"):
             self._try(self._shapes[0], "explicit")
-        if not (self._shapes and self._holds(1) and self._holds(2)):
-            return
-        for shape in self._shapes[1:]:
-            self._try(shape, self._method)
-        if not self._holds(3):
+        if not (self._shapes and self._goes_on_after(1) and self._goes_on_after(2)):
             return
         self._rung("memory")
+        for shape in self._shapes[1:]:
+            self._try(shape, self._method)
+        if not self._goes_on_after(3):
+            return
         for number, kind in self._later_rungs():
             self._rung(kind)
-            if not self._holds(number):
+            if not self._goes_on_after(number):
                 return
 
     def write_end(self) -> None:
         """Log how far the ladder held."""
         evidence = collect_evidence(self._run)
         for ended in ladder(evidence, self._policy) if evidence.records else ():
-            self._run.append(ended)
+            if ended.number <= self._options.rungs:
+                self._run.append(ended)
 
     def raise_failures(self) -> None:
         """Raise the first failure that a worker reported, if one did."""
@@ -93,9 +102,9 @@ class _Climb:
         if self._answer.get("traffic"):
             yield 6, "traffic"
 
-    def _holds(self, number: int) -> bool:
+    def _goes_on_after(self, number: int) -> bool:
         ended = judge_rung(number, collect_evidence(self._run), self._policy)
-        return ended.status is GateStatus.PASS
+        return ended.status is GateStatus.PASS and number < self._options.rungs
 
     def _try(self, shape: str | None, method: Method | None = None) -> WorkerResult:
         job = TrialJob(

@@ -7,7 +7,10 @@ from pathlib import Path
 
 from cudagraph_gate.errors import EvidenceError, UsageError
 from cudagraph_gate.evidence import Run, missing
-from cudagraph_gate.model import HtaView, NotMeasured, Segment
+from cudagraph_gate.gates.trial_view import view_trial
+from cudagraph_gate.model import GraphMap, HtaView, NotMeasured, Segment
+from cudagraph_gate.pipeline.judging import collect_evidence
+from cudagraph_gate.records import CapturedMap
 
 
 def write_perfetto_view(run: Run, path: Path) -> None:
@@ -18,6 +21,24 @@ def write_perfetto_view(run: Run, path: Path) -> None:
 
     timeline = load(_timeline_path(run))
     _written(path, lambda: write_perfetto(timeline, idle_pieces(timeline), path))
+
+
+def write_map(run: Run, path: Path, dot_of: Callable[[GraphMap], str]) -> None:
+    """The map of the judged graph by ``dot_of``, else of the segment with the most to gain, as DOT.
+
+    Raises EvidenceError if the run has neither.
+    """
+    found = _captured_map(run)
+    if found is None:
+        write_segment_map(run, path)
+    else:
+        _written(path, lambda: path.write_text(dot_of(found), encoding="utf-8"))
+
+
+def _captured_map(run: Run) -> GraphMap | None:
+    target = view_trial(collect_evidence(run)).target
+    maps = target.of(CapturedMap) if target is not None else ()
+    return maps[-1].map if maps else None
 
 
 def write_segment_map(run: Run, path: Path) -> None:

@@ -10,9 +10,11 @@ from cudagraph_gate.model import NotMeasured, Verdict
 from cudagraph_gate.report.console import print_fingerprint, print_trial, print_verdict
 from cudagraph_gate.report.console_diagnosis import print_diagnosis, print_hta
 from cudagraph_gate.report.console_pieces import line
+from cudagraph_gate.report.graph_map import graph_map_dot
 from cudagraph_gate.report.html import render_html
 
 __all__ = [
+    "graph_map_dot",
     "next_command",
     "print_diagnosis",
     "print_evidence",

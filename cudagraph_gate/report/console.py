@@ -77,8 +77,11 @@ def _print_shape(console: Console, shape: ShapeTrial) -> None:
         return
     if shape.costs:
         print_rows(console, f"costs, {name}", cost_rows(shape), ("phase", "host time"))
-    for captured in shape.of(CapturedMap)[-1:]:
-        print_graph_map(console, captured.map, f"graph, {name}")
+    maps = shape.of(CapturedMap)
+    if maps:
+        print_graph_map(console, maps[-1].map, f"graph, {name}")
+    elif shape.nodes is not None:
+        line(console, nodes_text(shape.nodes))
     for text, equal in comparison_lines(shape.comparisons):
         line(console, text, "" if equal else "red")
     if shape.completed:

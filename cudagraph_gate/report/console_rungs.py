@@ -10,35 +10,97 @@ from rich.text import Text
 
 from cudagraph_gate.gates.concurrency import measured_concurrency
 from cudagraph_gate.gates.instances import measured_instances
-from cudagraph_gate.gates.memory import judge_series
-from cudagraph_gate.gates.traffic import view_traffic
+from cudagraph_gate.gates.latency import rung_gains
+from cudagraph_gate.gates.memory import Growth, judge_series
+from cudagraph_gate.gates.traffic import PathLoad, judged_level, view_traffic
 from cudagraph_gate.gates.trial_view import ShapeTrial, TrialView
-from cudagraph_gate.gates.wording import size
+from cudagraph_gate.gates.wording import percent, size
 from cudagraph_gate.model import GateStatus, NotMeasured
-from cudagraph_gate.records import MemorySeries, Phase
+from cudagraph_gate.records import MemorySeries, Phase, RungEnded
 from cudagraph_gate.report.console_pieces import add_row, line, table_of
 from cudagraph_gate.report.console_traffic import traffic_notes, traffic_table
+from cudagraph_gate.stats import QuantileRatio
 
 STATUS_STYLE: Final = {GateStatus.PASS: "green", GateStatus.FAIL: "bold red", GateStatus.UNKNOWN: "yellow"}
+LADDER_HEAD: Final = ("", "rung", "answer", "gain", "reason")
+MEMORY_HEAD: Final = ("activity", "times", "memory", "growth each", "in all", "course")
+NO_GAIN: Final = "–"
+
+_WORDS: Final = {"replays": "replays", "cycles": "capture cycles", "aborted": "aborted captures"}
 
 
 def print_ladder(console: Console, trial: TrialView) -> None:
-    """Each rung that was tried, and what the later ones measured."""
-    if not trial.ended:
-        return
-    table = table_of("ladder", ("", "rung", "answer", "reason"), right=(0,))
-    for rung in trial.ended:
-        answer = Text(rung.status, style=STATUS_STYLE[rung.status])
-        code = f" [{rung.code}]" if rung.code else ""
-        table.add_row(str(rung.number), Text(rung.name), answer, Text(rung.reason + code, overflow="fold"))
-    console.print(table)
-    for text in _rung_lines(trial):
+    """Each rung that was tried, and what the later ones measured.
+
+    A trial that was killed has no answers, but what its workers measured is shown.
+    """
+    if trial.ended:
+        table = table_of("ladder; gain is of the median time", LADDER_HEAD, right=(0, 3))
+        for number, name, status, gain, reason in ladder_rows(trial):
+            add_row(table, number, name, Text(status, style=STATUS_STYLE[GateStatus(status)]), gain, reason)
+        console.print(table)
+    for text in rung_lines(trial):
         line(console, text)
-    _print_memory(console, trial.rungs.get(Phase.MEMORY))
+    _print_memory(console, memory_rows(trial))
     _print_traffic(console, trial.rungs.get(Phase.TRAFFIC))
 
 
-def _rung_lines(trial: TrialView) -> Iterator[str]:
+# --- the rungs ------------------------------------------------------------------------------------
+
+
+def ladder_rows(trial: TrialView) -> list[tuple[str, str, str, str, str]]:
+    """One row a rung, as ``LADDER_HEAD`` names the columns.
+
+    A rung that passes with a gain needs no sentence beside it; every other one says why.
+    """
+    return [_row(trial, rung) for rung in trial.ended]
+
+
+def _row(trial: TrialView, rung: RungEnded) -> tuple[str, str, str, str, str]:
+    gain = _gain(trial, rung.number)
+    code = f" [{rung.code}]" if rung.code else ""
+    told = rung.status is GateStatus.PASS and gain is not None
+    reason = "" if told else rung.reason + code
+    return str(rung.number), rung.name, rung.status.value, NO_GAIN if gain is None else percent(gain), reason
+
+
+def _gain(trial: TrialView, number: int) -> float | None:
+    """Share of the median time that graphs save on one rung; None where the rung has no such figure."""
+    target = trial.target
+    if number in (1, 2) and target is not None:
+        ratio = rung_gains(target)[number - 1]
+        return 1 - ratio.ratio if isinstance(ratio, QuantileRatio) else None
+    phase = {4: Phase.INSTANCES, 5: Phase.CONCURRENCY, 6: Phase.TRAFFIC}.get(number)
+    rung = None if phase is None else trial.rungs.get(phase)
+    return None if rung is None else _LATER_GAINS[number](rung)
+
+
+def _instances_gain(rung: ShapeTrial) -> float | None:
+    faster = measured_instances(rung.records, rung.shape).get("speed_up")
+    return 1 - 1 / faster if isinstance(faster, float) else None
+
+
+def _concurrency_gain(rung: ShapeTrial) -> float | None:
+    median = measured_concurrency(rung.records, rung.shape).get("p50")
+    return 1 - float(median["ratio"]) if isinstance(median, dict) else None
+
+
+def _traffic_gain(rung: ShapeTrial) -> float | None:
+    traffic = view_traffic(rung.records)
+    level = None if isinstance(traffic, NotMeasured) else judged_level(traffic)
+    if level is None or not (isinstance(level.normal, PathLoad) and isinstance(level.graph, PathLoad)):
+        return None
+    return 1 - level.graph.p50_ns / max(1, level.normal.p50_ns)
+
+
+_LATER_GAINS: Final = {4: _instances_gain, 5: _concurrency_gain, 6: _traffic_gain}
+
+
+# --- what the later rungs measured ----------------------------------------------------------------
+
+
+def rung_lines(trial: TrialView) -> Iterator[str]:
+    """What rungs 4 and 5 measured, in a sentence each."""
     instances, together = trial.rungs.get(Phase.INSTANCES), trial.rungs.get(Phase.CONCURRENCY)
     if instances is not None:
         yield from instance_lines(measured_instances(instances.records, instances.shape))
@@ -50,32 +112,60 @@ def instance_lines(measured: Mapping[str, Any]) -> Iterator[str]:
     """What several graphs of one shape cost and gave."""
     if not measured:
         return
-    each, faster = measured["bytes_per_instance"], measured["speed_up"]
+    count, requests = measured["instances"], measured["instances"] * measured["requests"]
+    each = measured["bytes_per_instance"]
     memory = f"not measured ({each.reason})" if isinstance(each, NotMeasured) else size(each)
-    gain = f"not measured ({faster.reason})" if isinstance(faster, NotMeasured) else f"{faster:.2f}x"
     yield (
-        f"{measured['instances']} instances: {measured['wrong_requests']} of {measured['requests']} requests "
-        f"each wrong, {memory} for each further one, rounds {gain} as fast as the normal path's"
+        f"{count} instances: {_outputs(measured['wrong_requests'], requests)}; memory of each further one "
+        f"{memory}; together {_times_faster(measured['speed_up'], 'as fast as the normal path')}"
     )
+
+
+def _outputs(wrong: int, requests: int) -> str:
+    return f"{wrong} of {requests} requests wrong" if wrong else f"all {requests} requests right"
+
+
+def _times_faster(ratio: float | NotMeasured, than: str) -> str:
+    return f"not timed ({ratio.reason})" if isinstance(ratio, NotMeasured) else f"{ratio:.2f} x {than}"
 
 
 def concurrency_lines(measured: Mapping[str, Any]) -> Iterator[str]:
     """What several host threads gave."""
     if not measured:
         return
-    ratio = measured["throughput_ratio"]
-    gain = f"not measured ({ratio.reason})" if isinstance(ratio, NotMeasured) else f"{ratio:.2f}x"
-    yield f"{measured['threads']} threads: throughput {gain} the normal path's"
+    wrong = {name: measured[f"{name}_wrong_requests"] for name in ("normal", "graph")}
+    seen = [f"{count} wrong requests of the {name} path" for name, count in wrong.items() if count]
+    through = _times_faster(measured["throughput_ratio"], "the normal path's")
+    yield f"{measured['threads']} threads: {'; '.join(seen or ['all outputs right'])}; throughput {through}"
 
 
-def _print_memory(console: Console, trial: ShapeTrial | None) -> None:
-    if trial is None:
+def memory_rows(trial: TrialView) -> list[tuple[str, ...]]:
+    """One row an activity that was repeated, as ``MEMORY_HEAD`` names the columns."""
+    rung = trial.rungs.get(Phase.MEMORY)
+    if rung is None:
+        return []
+    newest = {series.activity: series for series in rung.of(MemorySeries)}
+    return [_memory_row(judge_series(series)) for series in newest.values()]
+
+
+def _memory_row(growth: Growth) -> tuple[str, ...]:
+    """``growth each`` is of the second half, where what warms up is over; ``in all`` is from the start on."""
+    return (
+        _WORDS[growth.activity],
+        f"{growth.repetitions:,}",
+        growth.source,
+        size(growth.trend.bytes_per_repetition),
+        size(growth.trend.grown_bytes),
+        growth.course.value,
+    )
+
+
+def _print_memory(console: Console, rows: list[tuple[str, ...]]) -> None:
+    if not rows:
         return
-    table = table_of("memory over time", ("activity", "times", "growth each", "course"), right=(1, 2))
-    for series in trial.of(MemorySeries):
-        growth = judge_series(series)
-        each = f"{growth.trend.bytes_per_repetition:,.0f} B of {growth.source}"
-        add_row(table, growth.activity, f"{growth.repetitions:,}", each, growth.course)
+    table = table_of("memory over time", MEMORY_HEAD, right=(1, 3, 4))
+    for row in rows:
+        add_row(table, *row)
     console.print(table)
 
 

@@ -13,7 +13,7 @@ from cudagraph_gate.gates.latency import compare_paths
 from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, view_trial
 from cudagraph_gate.gates.wording import duration, percent
 from cudagraph_gate.model import Decision, Fingerprint, NotMeasured, Verdict
-from cudagraph_gate.records import PathName
+from cudagraph_gate.records import CapturedMap, PathName
 from cudagraph_gate.report.console import (
     comparison_lines,
     cost_rows,
@@ -21,10 +21,18 @@ from cudagraph_gate.report.console import (
     finding_text,
     latency_rows,
     nodes_text,
+    shape_title,
 )
 from cudagraph_gate.report.console_pieces import SIMULATED_LINE
+from cudagraph_gate.report.graph_map import (
+    GRAPH_MAP_HEAD,
+    graph_map_notes,
+    graph_map_rows,
+    graph_map_summary,
+)
 from cudagraph_gate.report.html_diagnosis import diagnosis_parts
-from cudagraph_gate.report.html_pieces import WIDTH, rows_of, table_of
+from cudagraph_gate.report.html_pieces import WIDTH, escaped, rows_of, table_of
+from cudagraph_gate.report.html_rungs import ladder_parts
 
 LEFT: Final = 60
 """Where the axis starts: the paths' names stand before it."""
@@ -67,6 +75,7 @@ def render_html(evidence: Evidence, verdict: Verdict) -> str:
         _gates(verdict),
         *diagnosis_parts(evidence),
         *_shapes(evidence),
+        *ladder_parts(view_trial(evidence)),
         _environment(verdict.fingerprint),
     ]
     return (
@@ -114,25 +123,37 @@ def _shapes(evidence: Evidence) -> Iterable[str]:
     trial = view_trial(evidence)
     shapes = ([trial.target] if trial.target else []) + list(trial.others)
     for shape in shapes:
-        yield _latency(shape)
-        yield from _found(shape)
+        beside = [trial.explicit[shape.shape]] if shape.shape in trial.explicit else []
+        for tried in (shape, *beside):
+            yield _latency(tried)
+            yield from _found(tried)
 
 
 def _found(shape: ShapeTrial) -> Iterable[str]:
     """What a shape's graph is, what it cost, what agreed and what went wrong."""
-    lines = [nodes_text(shape.nodes)] if shape.nodes is not None else []
+    maps = shape.of(CapturedMap)
+    yield from _graph_map(shape, maps[-1]) if maps else ()
+    lines = [nodes_text(shape.nodes)] if shape.nodes is not None and not maps else []
     lines += [text for text, _ in comparison_lines(shape.comparisons)]
     for finding in shape.findings:
         lines += [finding_text(finding), finding.advice]
     yield from (f"<p>{escape(line)}</p>" for line in lines if line)
     if shape.costs:
-        yield f"<h2>Costs, shape {escape(shape.shape)}</h2>" + rows_of(
+        yield f"<h2>Costs, {escape(shape_title(shape))}</h2>" + rows_of(
             cost_rows(shape), ("phase", "host time")
         )
 
 
+def _graph_map(shape: ShapeTrial, found: CapturedMap) -> Iterable[str]:
+    """The parts of the graph, who waits for whom, and what replaying it asks for."""
+    yield f"<h2>Graph, {escape(shape_title(shape))}</h2>"
+    yield table_of(GRAPH_MAP_HEAD, map(escaped, graph_map_rows(found.map)))
+    yield f"<p>{escape(graph_map_summary(found.map))}</p>"
+    yield from (f"<p>{escape(note)}</p>" for note in graph_map_notes(found.map))
+
+
 def _latency(shape: ShapeTrial) -> str:
-    title = f"<h2>Latency, shape {escape(shape.shape)}</h2>"
+    title = f"<h2>Latency, {escape(shape_title(shape))}</h2>"
     paths = compare_paths(shape)
     if isinstance(paths, NotMeasured):
         return f"{title}<p>{escape(paths.reason)}</p>"

@@ -15,6 +15,11 @@ def rows_of(rows: Iterable[tuple[str, str]], head: tuple[str, str] = ("what", "v
     return table_of(head, [[escape(what), escape(value)] for what, value in rows])
 
 
+def escaped(cells: Iterable[str]) -> list[str]:
+    """Cells of text as HTML."""
+    return [escape(cell) for cell in cells]
+
+
 def table_of(head: Iterable[str], rows: Iterable[Sequence[str]]) -> str:
     """A table of cells that are HTML already."""
     header = "".join(f"<th>{name}</th>" for name in head)

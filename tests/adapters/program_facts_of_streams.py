@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from program_facts import Facts
 
 from cudagraph_gate.device import Device
 from cudagraph_gate.graphs import contents
-from cudagraph_gate.pilot.escaped import escaped_findings
+from cudagraph_gate.pilot.escaped import escaped_findings, record_capture
 from cudagraph_gate.timeline.recorder import open_recorder
 
 
 def escaped(device: Device, adapter: Any, step: Callable[..., Any], values: Sequence[Any]) -> Facts:
-    """What escapes when ``step`` is captured, by a recorded request of the normal path."""
+    """What escapes when ``step`` is captured, by the kernels of a recorded normal request."""
     step(*values)
     device.synchronize()
     held = contents(adapter.capture(step, values).graph)
@@ -23,7 +25,11 @@ def escaped(device: Device, adapter: Any, step: Callable[..., Any], values: Sequ
     step(*values)
     device.synchronize()
     operations = recorder.stop().operations
-    findings = escaped_findings("b1", operations, held.kernels)
+    kernels = operations[operations["kind"].astype(str) == "kernel"]["name"].astype(str)
+    missing = Counter(kernels) - Counter(held.kernels)
+    workload = SimpleNamespace(device=device, adapter=adapter, step=step)
+    during: Any = record_capture(workload, tuple(values))  # type: ignore[arg-type]
+    findings = escaped_findings("b1", during, missing)
     return {
         "captured": sorted(held.kernels),
         "escaped": [finding.call for finding in findings],

@@ -151,7 +151,7 @@ def triton_inside() -> Facts:
     return {"results": replayed(step, 2.0)}
 
 
-def shift_kernel(source: Any, target: Any, count: Any, BLOCK: tl.constexpr) -> None:  # type: ignore # noqa: F821, N803
+def shift_kernel(source, target, count, BLOCK: tl.constexpr):  # type: ignore # noqa: F821, N803
     places = tl.arange(0, BLOCK)  # type: ignore  # noqa: F821
     inside = places < count
     values = tl.load(source + places, mask=inside)  # type: ignore  # noqa: F821

@@ -6,10 +6,12 @@ import pytest
 from evidence_builder import (
     MS,
     Gate,
+    changed,
     compared,
     diagnosis,
     memory,
     not_measured,
+    passing,
     requests,
     shape_records,
     spread,
@@ -18,10 +20,24 @@ from evidence_builder import (
 )
 
 from cudagraph_gate.gates import Policy
-from cudagraph_gate.model import GateStatus, Reason
+from cudagraph_gate.gates.check import fails
+from cudagraph_gate.gates.comparison import comparison_gate
+from cudagraph_gate.gates.trial_view import view_trial
+from cudagraph_gate.model import GateResult, GateStatus, Reason
 from cudagraph_gate.records import Block, Comparison, Finding, Phase, Record
 
 AGREED = [compared("outputs", i) for i in range(6)] + [compared("normal_again", 6)]
+
+
+@pytest.fixture
+def gate() -> Gate:
+    """Gate 6 by itself, without what the rungs of the ladder add."""
+
+    def answer(_number: int, *, policy: Policy | None = None, **change: object) -> GateResult:
+        evidence = passing(**change)
+        return comparison_gate(evidence, view_trial(evidence), policy or Policy())
+
+    return answer
 
 
 def log(**change: object) -> tuple[Record, ...]:
@@ -44,6 +60,7 @@ def test_a_right_and_faster_graph_passes(gate: Gate):
     assert result.measured["p50"]["graph_ns"] == 600_000
     assert result.measured["p99"]["ratio"] == pytest.approx(0.6)
     assert result.measured["noise_floor"] == 0
+    assert "further_blocks" not in result.measured
     assert (result.measured["normal_cpu_ns"], result.measured["graph_cpu_ns"]) == (100_000, 50_000)
     assert result.measured["copy_in_ns"] == 20_000
     assert result.measured["memory_growth_bytes"] == 64 << 20
@@ -119,6 +136,8 @@ def test_an_interval_across_the_minimum_is_unknown(gate: Gate):
     result = gate(6, records=log(blocks=[*timed("normal", MS), *graph]))
     assert (result.status, result.code) == (GateStatus.UNKNOWN, Reason.UNMEASURABLE)
     assert "not clearly beyond the minimum 5.0 %" in result.reason
+    further = result.measured["further_blocks"]
+    assert f"about {further} further blocks of each path would tell" in result.reason
 
 
 def test_a_gain_within_the_noise_of_the_normal_path_is_unknown(gate: Gate):
@@ -128,6 +147,15 @@ def test_a_gain_within_the_noise_of_the_normal_path_is_unknown(gate: Gate):
     assert result.measured["noise_floor"] == pytest.approx(0.222, abs=0.001)
     assert (result.status, result.code) == (GateStatus.UNKNOWN, Reason.UNMEASURABLE)
     assert "the noise floor" in result.reason
+    # The interval's 8.9 % and the noise's 22.2 % must together become 20 %: 1.556^2 times the 6 blocks.
+    assert result.measured["further_blocks"] == 15 - 6
+
+
+def test_a_gain_at_the_minimum_is_beyond_any_number_of_blocks(gate: Gate):
+    graph = uneven("graph", [940_000, 945_000, 950_000, 950_000, 955_000, 960_000])
+    result = gate(6, records=log(blocks=[*timed("normal", MS), *graph]))
+    assert (result.status, result.measured["further_blocks"]) == (GateStatus.UNKNOWN, 1_000)
+    assert "and 1000 further blocks of each path would not tell" in result.reason
 
 
 @pytest.mark.parametrize(("graph_ns", "code"), [(1_100_000, Reason.REGRESS), (980_000, Reason.NO_GAIN)])
@@ -210,6 +238,19 @@ def test_cpu_time_per_request_is_limited(gate: Gate, cpu_ns: int, status: GateSt
     assert (result.code is Reason.REGRESS) == (status is GateStatus.FAIL)
 
 
+def test_throughput_and_the_processs_cpu_time_are_told(gate: Gate):
+    normal = [changed(block, process_cpu_ns=300_000 * 21) for block in timed("normal", MS)]
+    graph = [changed(block, process_cpu_ns=150_000 * 21) for block in timed("graph", 500_000)]
+    measured = gate(6, records=log(blocks=[*normal, *graph])).measured
+    assert (measured["normal_per_s"], measured["graph_per_s"]) == (1_000, 2_000)
+    assert (measured["normal_process_cpu_ns"], measured["graph_process_cpu_ns"]) == (300_000, 150_000)
+    assert measured["replay_ns"]["reason"] == "the bare replay was not timed"
+
+
+def test_the_processs_cpu_time_may_be_unknown(gate: Gate):
+    assert gate(6).measured["graph_process_cpu_ns"]["reason"] == "the process's CPU time was not read"
+
+
 def test_cpu_time_too_short_for_the_clock_is_unknown(gate: Gate):
     blocks = [*timed("normal", MS, cpu_ns=0), *timed("graph", 600_000, cpu_ns=10)]
     assert gate(6, records=log(blocks=blocks)).status is GateStatus.UNKNOWN
@@ -282,7 +323,23 @@ def test_a_blocking_finding_of_the_comparison_fails(gate: Gate):
     assert gate(6, records=log(more=[finding])).code is Reason.UNSTABLE_ADDRESS
 
 
-def test_a_workload_with_its_own_graph_path_is_unknown(gate: Gate):
+def test_what_else_speaks_of_the_paths_counts(gate: Gate):
+    evidence = passing()
+    more = [fails(Reason.REPLAY_RACE, "rung 5, concurrent requests: it races")]
+    result = comparison_gate(evidence, view_trial(evidence), Policy(), more)
+    assert (result.status, result.code) == (GateStatus.FAIL, Reason.REPLAY_RACE)
+    assert gate(6).status is GateStatus.PASS
+
+
+def test_an_own_graph_path_that_was_tried_is_judged(gate: Gate):
+    records = shape_records(blocks=[*timed("normal", MS), *timed("graph", 600_000)])
+    own = [changed(record, method="own") if hasattr(record, "method") else record for record in records]
+    result = gate(6, records=trial(tuple(own)))
+    assert result.status is GateStatus.PASS
+    assert result.measured["copy_in_ns"]["reason"] == "the copy was not timed"
+
+
+def test_a_workload_whose_own_graph_path_was_left_out_is_unknown(gate: Gate):
     noticed = trial(noticed=("build_graphed is not tried by this version",))
     finding = Finding(
         shape="b1", phase=Phase.TIMING, code=Reason.NO_GRAPH_USED, message="own path", blocks=False

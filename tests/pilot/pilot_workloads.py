@@ -70,9 +70,12 @@ def line_of(path: Path, code: str) -> int:
     return number
 
 
-def options(folder: Path, *, shapes: str | None = None, limit_s: float = 60.0) -> pipeline.Options:
-    """Simulated device, evidence beside the workload."""
-    return pipeline.Options(device="simulated", shapes=shapes, limit_s=limit_s, root=folder / "runs")
+def options(
+    folder: Path, *, shapes: str | None = None, limit_s: float = 60.0, rungs: int = 3
+) -> pipeline.Options:
+    """Simulated device, evidence beside the workload; the rungs above 3 have tests of their own."""
+    root = folder / "runs"
+    return pipeline.Options(device="simulated", shapes=shapes, limit_s=limit_s, rungs=rungs, root=root)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from captured_map import CAPTURED_MAP
 from evidence_builder import (
+    FINISHED,
     MS,
     changed,
     compared,
@@ -142,6 +144,22 @@ def test_nodes_and_comparisons_are_counted(printed: Printed):
     assert "outputs: 4 of 5 equal, 0 bit by bit" in text
 
 
+def test_a_graph_with_a_map_is_shown_as_one(printed: Printed):
+    text = printed(print_trial, passing(records=trial(shape_records(more=[CAPTURED_MAP]))))
+    assert ["0", "–", "work", "gemm<float> & 3 others", "cuBLAS", "7", "–"] in cells(text)
+    assert "8 nodes (7 kernel, 1 memcpy), 7 dependencies; longest chain 8" in text
+    assert "graph: 8 nodes" not in text
+
+
+def test_an_explicit_graph_stands_beside_the_captured_one(printed: Printed):
+    explicit = [changed(record, method="explicit") for record in shape_records(graph_ns=500_000)]
+    text = printed(print_trial, passing(records=trial(shape_records(), (FINISHED, *explicit))))
+    first = text.index("latency, shape b1")
+    second = text.index("latency, shape b1, explicit graph")
+    assert "600 µs" in text[first:second]
+    assert ["P50", "1.00 ms", "500 µs", "0.500", "0.500 to 0.500"] in cells(text[second:])
+
+
 def test_a_finding_is_shown_with_its_call_and_advice(printed: Printed):
     finding = Finding(
         shape="b1",
@@ -156,7 +174,7 @@ def test_a_finding_is_shown_with_its_call_and_advice(printed: Printed):
     assert "finding capture-illegal in capture: a copy to the host" in text
     assert "[cuMemcpyDtoH model.py:7]" in " ".join(text.split())
     assert "move it out of step" in text
-    assert "not completed: the trial of shape b1 ended in phase kernels" in text
+    assert "not completed: the trial of shape b1 ended in phase destroy" in text
     assert "latency" not in text
 
 

@@ -6,8 +6,11 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from captured_map import CAPTURED_MAP
 from evidence_builder import (
+    FINISHED,
     MS,
+    changed,
     device_idle,
     diagnosis,
     fingerprint,
@@ -19,8 +22,8 @@ from evidence_builder import (
 )
 
 from cudagraph_gate.gates import Evidence, Policy, judge, view_trial
-from cudagraph_gate.model import Cause, Reason
-from cudagraph_gate.records import Finding, Phase
+from cudagraph_gate.model import Cause, GateStatus, Reason
+from cudagraph_gate.records import Finding, InstanceRun, MemorySeries, Phase, PhaseStarted, Record, RungEnded
 from cudagraph_gate.report import render_html
 from cudagraph_gate.report.console_pieces import SIMULATED_LINE
 from cudagraph_gate.report.html import latency_picture
@@ -121,6 +124,85 @@ def test_the_page_holds_what_the_console_prints():
         "first_replay",
     ):
         assert said in words
+
+
+# --- the ladder and the graph ---------------------------------------------------------------------
+
+EVIL = "<script>alert('x')</script>"
+
+
+def ladder() -> tuple[Record, ...]:
+    """Two instances with wrong outputs, a leak, and how the rungs were judged."""
+    run = InstanceRun(
+        shape="b1",
+        count=2,
+        requests=5,
+        wrong=1,
+        bytes_per_instance=1 << 20,
+        normal_ns=not_measured(EVIL),
+        graph_ns=not_measured(EVIL),
+    )
+    leak = MemorySeries(
+        shape="b1",
+        activity="replays",
+        counts=tuple(range(16)),
+        device_used_bytes=tuple(at << 22 for at in range(16)),
+        allocator_bytes=not_measured(),
+        host_rss_bytes=not_measured(),
+    )
+    return (
+        PhaseStarted(shape="b1", phase=Phase.MEMORY),
+        leak,
+        FINISHED,
+        PhaseStarted(shape="b1", phase=Phase.INSTANCES),
+        run,
+        FINISHED,
+        RungEnded(number=2, name="fresh inputs", status=GateStatus.PASS, reason="held"),
+        RungEnded(
+            number=4,
+            name="several instances",
+            status=GateStatus.FAIL,
+            reason=EVIL,
+            code=Reason.REPLAY_RACE,
+        ),
+    )
+
+
+def test_the_ladder_is_a_table_with_what_its_rungs_measured():
+    found = page(passing(records=(*trial(), *ladder())))
+    assert "script" not in found.tags
+    assert "2fresh inputspass40.0 %" in found.words
+    assert f"4several instancesfail–{EVIL} [replay-race]" in found.words
+    assert "2 instances: 1 of 10 requests wrong; memory of each further one 1.00 MiB" in found.words
+    assert f"together not timed ({EVIL})" in found.words
+    assert "replays15device4.00 MiB60.0 MiBleak" in found.words
+    assert ("class", "fail") in found.attributes
+
+
+def test_a_trial_without_a_ladder_has_no_table_of_it():
+    words = page(passing()).words
+    assert "Ladder" not in words
+    assert "Memory over time" not in words
+
+
+def test_the_graph_is_a_table_of_its_parts():
+    words = page(passing(records=trial(shape_records(more=[CAPTURED_MAP])))).words
+    assert "Graph, shape b1" in words
+    assert "0–workgemm<float> & 3 otherscuBLAS7–" in words
+    assert "10outputDtoH–14.00 KiB" in words
+    assert "8 nodes (7 kernel, 1 memcpy), 7 dependencies" in words
+    assert "part 1: the <host> array must stay" in words
+    assert "graph: 8 nodes" not in words
+    assert "graph: 8 nodes (8 kernel)" in page(passing()).words
+
+
+def test_an_explicit_graph_has_sections_of_its_own():
+    explicit = [changed(record, method="explicit") for record in shape_records(graph_ns=500_000)]
+    words = page(passing(records=trial(shape_records(), (FINISHED, *explicit)))).words
+    captured, beside = words.split("Latency, shape b1, explicit graph")
+    assert "P501.00 ms600 µs0.600" in captured
+    assert "P501.00 ms500 µs0.500" in beside
+    assert "Costs, shape b1, explicit graph" in beside
 
 
 def test_absence_prints_its_reason():
