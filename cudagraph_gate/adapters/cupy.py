@@ -63,7 +63,7 @@ class RetiredPools:
         self._pools: list[Any] = []
 
     def take(self, pool: Any) -> None:
-        """Keep a ``cupy.cuda.MemoryPool`` whose graph is gone; frees nothing, since anything may capture now."""
+        """Keep a ``cupy.cuda.MemoryPool`` whose graph is gone; frees nothing: anything may capture now."""
         self._pools.append(pool)
 
     def sweep(self) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from cudagraph_gate.evidence import PILOT_LOG
 from cudagraph_gate.gates.check import Gate, undecided
 from cudagraph_gate.gates.comparison import comparison_gate
 from cudagraph_gate.gates.environment import environment_gate
 from cudagraph_gate.gates.gain import evidence_gate
 from cudagraph_gate.gates.lifecycle import lifecycle_gate
+from cudagraph_gate.gates.measured import measured_ladder
 from cudagraph_gate.gates.own_path import kept_outputs_condition
 from cudagraph_gate.gates.policy import Policy
 from cudagraph_gate.gates.rungs import exclusion, ladder_checks, ladder_conditions
@@ -23,13 +26,15 @@ DRILL = Gate(7, "drill", (PILOT_LOG,))
 def run_gates(evidence: Evidence, policy: Policy, stale: tuple[str, ...]) -> tuple[GateResult, ...]:
     """All seven gates on the target shape."""
     trial = view_trial(evidence)
+    comparison = comparison_gate(evidence, trial, policy, ladder_checks(evidence, policy))
+    measured = comparison.measured | measured_ladder(evidence, policy)
     return (
         evidence_gate(evidence, policy),
         segment_gate(evidence, trial, policy),
         environment_gate(evidence.fingerprint, stale),
         lifecycle_gate(trial, policy),
         _not_part(HARD_SCENARIOS, "the hard scenarios are not part of this version of the trial"),
-        comparison_gate(evidence, trial, policy, ladder_checks(evidence, policy)),
+        structs.replace(comparison, measured=measured),
         _not_part(DRILL, "the drill is not part of this version of the trial"),
     )
 

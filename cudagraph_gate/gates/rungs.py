@@ -16,6 +16,7 @@ from cudagraph_gate.gates.check import (
     finding_checks,
     holds,
     undecided,
+    worker_end,
     worst,
 )
 from cudagraph_gate.gates.comparison import comparison_checks
@@ -30,7 +31,7 @@ from cudagraph_gate.gates.traffic import traffic_check
 from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, TrialView, view_trial
 from cudagraph_gate.gates.wording import one_line, percent
 from cudagraph_gate.model import GateStatus, NotMeasured, Reason
-from cudagraph_gate.records import Phase, RungEnded
+from cudagraph_gate.records import Phase, RungEnded, TrafficRun
 
 OWN_SERIAL: Final = "a graph path of the workload's own is tried with one request at a time"
 
@@ -73,11 +74,26 @@ def rungs_of(view: TrialView) -> tuple[Rung, ...]:
 
 
 def ladder_checks(evidence: Evidence, policy: Policy) -> list[Check]:
-    """What the rungs from the third on say, and memory over time: the first two are the gates' own."""
-    last = ladder(evidence, policy)[-1]
+    """What the rungs say beyond the gates' own checks, and memory over time.
+
+    Of the first two rungs only the bare replay is no gate's: the others repeat the gates 2, 4 and 6.
+    """
+    view, last = view_trial(evidence), ladder(evidence, policy)[-1]
     if last.number < 3:
-        return []
-    return [*_last_rung_checks(last), *_memory_over_time(view_trial(evidence), policy)]
+        target = _target(view)
+        return [] if target is None else _replay_checks(target, policy)
+    return [
+        *_last_rung_checks(last),
+        *_recorded_failures(view, last, policy),
+        *_memory_over_time(view, policy),
+    ]
+
+
+def _recorded_failures(view: TrialView, last: RungEnded, policy: Policy) -> list[Check]:
+    """Higher rungs that were tried all the same, as under another policy, and refuse the graph."""
+    later = [rung for rung in rungs_of(view) if rung.number > last.number and not rung.bound_to]
+    ended = [_ended(rung, view, policy) for rung in later]
+    return [check for each in ended if each.status is GateStatus.FAIL for check in _last_rung_checks(each)]
 
 
 def _memory_over_time(view: TrialView, policy: Policy) -> list[Check]:
@@ -112,7 +128,10 @@ def ladder_conditions(evidence: Evidence, policy: Policy) -> tuple[str, ...]:
 
 def shapes_that_hold(evidence: Evidence, policy: Policy) -> tuple[str, ...]:
     """Names of the shapes whose own trials hold, in the log's order."""
-    view = view_trial(evidence)
+    return _holding(view_trial(evidence), policy)
+
+
+def _holding(view: TrialView, policy: Policy) -> tuple[str, ...]:
     shapes = ([view.target] if view.target else []) + list(view.others)
     return tuple(shape.shape for shape in shapes if shape.records and not exclusion(view, shape, policy))
 
@@ -155,15 +174,16 @@ def _fixed_input(view: TrialView, policy: Policy) -> Check:
     target = _target(view)
     if target is None:
         return not_tried(view, view.name)
-    checks = segment_checks(target)
-    fixed, _fresh = rung_gains(target)
-    if isinstance(fixed, NotMeasured):
-        # Rung 2 judges the whole request; a log without bare replays has nothing to say here.
-        return _joined(checks)
-    if 1 - fixed.low < policy.min_gain:
-        gain = f"a bare replay gains {percent(1 - fixed.ratio)}, at most {percent(1 - fixed.low)}"
-        checks.append(fails(Reason.NO_GAIN, f"{gain}; the minimum is {percent(policy.min_gain)}"))
-    return _joined(checks)
+    return _joined([*segment_checks(target), *_replay_checks(target, policy)])
+
+
+def _replay_checks(trial: ShapeTrial, policy: Policy) -> list[Check]:
+    """Whether a bare replay gains too little; rung 2 judges the whole request where none was timed."""
+    fixed, _fresh = rung_gains(trial)
+    if isinstance(fixed, NotMeasured) or 1 - fixed.low >= policy.min_gain:
+        return []
+    gain = f"a bare replay gains {percent(1 - fixed.ratio)}, at most {percent(1 - fixed.low)}"
+    return [fails(Reason.NO_GAIN, f"{gain}; the minimum is {percent(policy.min_gain)}")]
 
 
 def _fresh_inputs(view: TrialView, policy: Policy) -> Check:
@@ -182,29 +202,36 @@ def _all_shapes(view: TrialView, policy: Policy) -> Check:
         return holds(f"{', '.join(excluded)} excluded, the other shapes hold")
     if not any(shape.records for shape in view.others):
         return undecided(Reason.NOT_TRIED, "no other shape was tried")
+    if not any(_refused(shape, policy) for shape in view.others):
+        why = next(why for why in left_out.values() if why)
+        return undecided(Reason.UNMEASURABLE, f"whether any shape but {view.name} holds is open: {why}")
     return fails(Reason.NO_GAIN, f"no shape but {view.name} holds")
+
+
+def _refused(shape: ShapeTrial, policy: Policy) -> bool:
+    return bool(shape.records) and worst(trial_checks(shape, policy))[0].status is GateStatus.FAIL
 
 
 # --- rungs with workers of their own --------------------------------------------------------------
 
 
-def _own_worker(
-    view: TrialView, phase: Phase, judged: Callable[[ShapeTrial], Check]
-) -> Check:
+def _own_worker(view: TrialView, phase: Phase, judged: Callable[[ShapeTrial], Check]) -> Check:
     """The findings and the end of a rung's worker, and what ``judged`` says of its records."""
     trial = view.rungs.get(phase)
     if trial is None:
-        return undecided(Reason.NOT_TRIED, "it was not tried")
-    checks = finding_checks(trial, frozenset({phase})) + _end_checks(trial)
-    return _joined(checks or [judged(trial)])
+        died = f": a worker {worker_end(view.ends[-1])}" if view.ends else ""
+        return undecided(Reason.NOT_TRIED, f"it was not tried{died}")
+    return _joined([*finding_checks(trial, frozenset(Phase)), *_end_checks(trial), judged(trial)])
 
 
 def _end_checks(trial: ShapeTrial) -> list[Check]:
-    """A worker that crashed or hung in its rung speaks against the graph."""
+    """A worker that crashed or hung in its rung speaks against the graph; one that got lost says nothing."""
     end = trial.end
-    if end is None or end.outcome not in ("crashed", "timed_out"):
+    if end is not None and end.outcome == "finished":
         return []
-    return [fails(Reason.CRASH if end.outcome == "crashed" else Reason.HANG, ending(trial))]
+    if end is not None and end.outcome in ("crashed", "timed_out"):
+        return [fails(Reason.CRASH if end.outcome == "crashed" else Reason.HANG, ending(trial))]
+    return [undecided(Reason.NOT_TRIED, f"its worker was not seen to finish: {ending(trial)}")]
 
 
 def _instances(view: TrialView, policy: Policy) -> Check:
@@ -220,7 +247,21 @@ def _concurrency(view: TrialView, policy: Policy) -> Check:
 
 
 def _traffic(view: TrialView, policy: Policy) -> Check:
-    return _own_worker(view, Phase.TRAFFIC, lambda trial: traffic_check(trial.records, policy))
+    def judged(trial: ShapeTrial) -> Check:
+        return _joined([*_served_checks(view, trial, policy), traffic_check(trial.records, policy)])
+
+    return _own_worker(view, Phase.TRAFFIC, judged)
+
+
+def _served_checks(view: TrialView, trial: ShapeTrial, policy: Policy) -> list[Check]:
+    """Whether the mix was served by graphs of shapes that hold: under another policy it may not be."""
+    served = dict.fromkeys(name for run in trial.of(TrafficRun) for name in run.captured)
+    wrong = [name for name in served if name not in _holding(view, policy)]
+    if not wrong:
+        return []
+    return [
+        undecided(Reason.NOT_TRIED, f"the mix was served by graphs of {', '.join(wrong)}, which are excluded")
+    ]
 
 
 RUNGS: Final = (

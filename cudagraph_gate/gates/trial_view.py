@@ -137,11 +137,11 @@ class TrialView:
     explicit: Mapping[str, ShapeTrial]
     """The graphs that ``build_explicit`` made, which were tried beside the captured ones."""
     rungs: Mapping[Phase, ShapeTrial]
-    """What the workers of the later rungs, and of memory over time, recorded."""
+    """What the workers of the later rungs, and of memory over time, recorded in the target's own trial."""
     ended: tuple[RungEnded, ...]
     """How the rungs were judged while the trial ran."""
     traffic: bool
-    """Whether the newest trial has a request mix."""
+    """Whether any trial has a request mix: a newer one that leaves it out does not answer for it."""
     ends: tuple[WorkerEnd, ...]
     """Worker ends that belong to no shape."""
     target: ShapeTrial | None
@@ -165,26 +165,28 @@ def before(phase: Phase, other: Phase) -> bool:
 
 
 def view_trial(evidence: Evidence) -> TrialView:
-    """Sort the log by shape. A shape that was tried again counts with its newest trial alone.
+    """Sort the log by shape. A shape counts with the newest trial that set out to try it, and with no older.
 
-    The target is the profiled shape, else the first that was tried.
+    The target is the profiled shape, else the first that was tried. What the later rungs recorded counts
+    for the shape, the graph path and the trial that they were tried with.
     """
     log = _Log()
     for record in evidence.records:
         log.take(record)
     shapes = {key[0]: trial for key, trial in log.trials().items() if key[1] != "explicit"}
     starts = [record for record in evidence.records if isinstance(record, TrialStarted)]
-    target = evidence.profile.shape if evidence.profile else next(iter(shapes), None)
+    name = evidence.profile.shape if evidence.profile else next(iter(shapes), None)
+    target = None if name is None else shapes.get(name, ShapeTrial(name))
     return TrialView(
         declared=tuple(dict.fromkeys(shape for start in starts for shape in start.shapes)),
         noticed=tuple(dict.fromkeys(note for start in starts for note in start.noticed)),
         shapes=shapes,
         explicit={key[0]: trial for key, trial in log.trials().items() if key[1] == "explicit"},
-        rungs=log.rungs(),
+        rungs={} if target is None else log.rungs((target.shape, target.method)),
         ended=tuple(log.ended),
-        traffic=bool(starts) and starts[-1].traffic,
+        traffic=any(start.traffic for start in starts),
         ends=tuple(log.loose),
-        target=None if target is None else shapes.get(target, ShapeTrial(target)),
+        target=target,
     )
 
 
@@ -198,7 +200,8 @@ class _Log:
         self.loose: list[WorkerEnd] = []
         self.ended: list[RungEnded] = []
         self._by_shape: dict[_Key, list[Record]] = {}
-        self._by_rung: dict[Phase, tuple[_Key, list[Record]]] = {}
+        self._by_rung: dict[tuple[Phase, _Key], tuple[int, list[Record]]] = {}
+        """With the number of the trial."""
         self._trial_of: dict[_Key, int] = {}
         self._trial = 0
         self._current: list[Record] | None = None
@@ -208,8 +211,7 @@ class _Log:
     def take(self, record: Record) -> None:
         """Put one record in its place."""
         if isinstance(record, TrialStarted):
-            self._trial, self._current, self.loose, self.ended = self._trial + 1, None, [], []
-            self._by_rung = {}
+            self._begin(record)
         elif isinstance(record, RungEnded):
             self.ended.append(record)
         elif isinstance(record, WorkerEnd):
@@ -222,26 +224,44 @@ class _Log:
         else:
             self._of_worker(record)
 
+    def _begin(self, started: TrialStarted) -> None:
+        """A new trial: the last worker of an older one may never have been seen to end."""
+        self._trial, self._current, self._in_rung = self._trial + 1, None, False
+        self.loose, self.ended = [], []
+        for key in self._by_shape:
+            if key[0] in started.shapes:
+                # Emptied rather than dropped: the order says which shape was tried first.
+                self._by_shape[key] = []
+
     def _of_worker(self, record: Any) -> None:
         if isinstance(record, PhaseStarted) and record.phase in RUNG_PHASES:
-            key = (record.shape, record.method)
             self._current, self._in_rung = [], True
-            self._by_rung[record.phase] = (key, self._current)
+            self._by_rung[record.phase, (record.shape, record.method)] = (self._trial, self._current)
         elif not self._in_rung:
-            key = (record.shape, record.method)
-            if self._trial_of.get(key) != self._trial:
-                self._trial_of[key], self._by_shape[key] = self._trial, []
-                if key[1] != "explicit":  # a shape is judged by its newest trial, whatever made the graph
-                    other: Method = "own" if key[1] == "capture" else "capture"
-                    self._by_shape.pop((key[0], other), None)
-            self._current = self._by_shape[key]
+            self._current = self._records_of(record)
         if self._current is not None:
             self._current.append(record)
 
+    def _records_of(self, record: Any) -> list[Record] | None:
+        """Where a record of a shape's own trial belongs; None for one that only a rung makes."""
+        if not hasattr(record, "method"):
+            return None
+        key: _Key = (record.shape, record.method)
+        if self._trial_of.get(key) != self._trial:
+            self._trial_of[key], self._by_shape[key] = self._trial, []
+            if key[1] != "explicit":  # a shape is judged by its newest trial, whatever made the graph
+                other: Method = "own" if key[1] == "capture" else "capture"
+                self._by_shape.pop((key[0], other), None)
+        return self._by_shape[key]
+
     def trials(self) -> dict[_Key, ShapeTrial]:
         """Each shape's newest trial."""
-        return {key: ShapeTrial(key[0], tuple(own), key[1]) for key, own in self._by_shape.items()}
+        return {key: ShapeTrial(key[0], tuple(own), key[1]) for key, own in self._by_shape.items() if own}
 
-    def rungs(self) -> dict[Phase, ShapeTrial]:
-        """The later rungs of the newest trial."""
-        return {phase: ShapeTrial(key[0], tuple(own), key[1]) for phase, (key, own) in self._by_rung.items()}
+    def rungs(self, key: _Key) -> dict[Phase, ShapeTrial]:
+        """The later rungs that were tried with a shape's graph in the trial that the shape counts with."""
+        return {
+            phase: ShapeTrial(key[0], tuple(own), key[1])
+            for (phase, tried), (trial, own) in self._by_rung.items()
+            if tried == key and trial == self._trial_of.get(key)
+        }

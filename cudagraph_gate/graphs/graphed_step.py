@@ -126,7 +126,10 @@ class GraphedStep:
         return self
 
     def warm_up(self, runs: int) -> None:
-        """Run the normal step ``runs`` times, so that nothing is set up for the first time in capture."""
+        """Run the normal step ``runs`` times, so that nothing is set up for the first time in capture.
+
+        Each run gets copies of the inputs, which the step may change in place.
+        """
         self._move(State.WARMING)
         with self._failing_to_fallback():
             for _ in range(runs):

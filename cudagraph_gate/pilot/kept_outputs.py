@@ -7,7 +7,7 @@ do not show.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from cudagraph_gate.adapters import Adapter
 from cudagraph_gate.device.port import HostArray
 from cudagraph_gate.model import Reason
 from cudagraph_gate.pilot.comparing import difference
-from cudagraph_gate.pilot.correctness import Expectation, Step, follow
+from cudagraph_gate.pilot.correctness import Expectation, Step, follow, span
 from cudagraph_gate.pilot.session import Inputs, Session
 from cudagraph_gate.records import Finding, Method, Phase
 from cudagraph_gate.workload import flatten
@@ -23,19 +23,26 @@ from cudagraph_gate.workload import flatten
 ADVICE: Final = "copy (clone) an output that is kept beyond the next request"
 
 
-def kept_outputs(session: Session, step: Step, expected: Expectation) -> tuple[str, ...]:
+def kept_outputs(
+    session: Session, step: Step, expected: Expectation, constants: Sequence[Any] = ()
+) -> tuple[str, ...]:
     """Names of the first request's outputs that later requests of this path change while they are held.
 
     Runs the whole trajectory from its start once more. Raises what the step raises.
     """
-    kept = _Kept(session.adapter)
+    kept = _Kept(session.adapter, tuple(span(session.adapter, value) for value in constants))
     follow(session, step, expected.start, after_each=kept.after_request)
     return tuple(kept.changed)
 
 
-def overwritten_by_graph(session: Session, replay: Step, expected: Expectation) -> tuple[str, ...]:
-    """Names of the outputs that the graph path overwrites and the normal path does not."""
-    on_graph = kept_outputs(session, replay, expected)
+def overwritten_by_graph(
+    session: Session, replay: Step, expected: Expectation, constants: Sequence[Any] = ()
+) -> tuple[str, ...]:
+    """Names of the outputs that the graph path overwrites and the normal path does not.
+
+    ``constants`` are static inputs that no replay changes: outputs that lie in them keep their values.
+    """
+    on_graph = kept_outputs(session, replay, expected, constants)
     if not on_graph:
         return ()
     normally = kept_outputs(session, session.call, expected)
@@ -62,6 +69,7 @@ class _Kept:
     """The first request's outputs, kept as the caller would, and what they held."""
 
     adapter: Adapter
+    constant_spans: tuple[tuple[int, int], ...] = ()
     changed: dict[str, None] = field(default_factory=dict)
     _held: dict[str, tuple[Any, HostArray]] = field(default_factory=dict)
     _places: dict[str, int] = field(default_factory=dict)
@@ -71,7 +79,7 @@ class _Kept:
         """Keep the outputs of the first request; look at them again after each other one."""
         del given, passed
         adapter = self.adapter
-        leaves = {name: leaf for name, leaf in flatten(returned) if adapter.is_device_array(leaf)}
+        leaves = {name: leaf for name, leaf in flatten(returned) if self._may_change(leaf)}
         if self._first:
             self._first = False
             self._held = {name: (leaf, adapter.to_host(leaf)) for name, leaf in leaves.items()}
@@ -82,6 +90,12 @@ class _Kept:
             # Where requests give equal values only the address shows that the memory is the same.
             if self._places.get(name) in places or self._differs(leaf, before):
                 self.changed[name] = None
+
+    def _may_change(self, leaf: Any) -> bool:
+        if not self.adapter.is_device_array(leaf):
+            return False
+        low, high = span(self.adapter, leaf)
+        return not any(start <= low and high <= end for start, end in self.constant_spans)
 
     def _places_of(self, leaves: Mapping[str, Any]) -> dict[str, int]:
         adapter = self.adapter

@@ -47,19 +47,27 @@ def try_shape(job: TrialJob, report: AnswerSink) -> None:
     run = Run(Path(job.folder))
     report.progress("loading the workload")
     loaded = load(job.workload, job.device, job.shapes)
-    name = job.shape or next(iter(loaded.shapes))
+    names = _target_first(run, loaded)
+    name = job.shape or names[0]
     method = job.method or _judged_method(loaded.workload)
     if job.shape is None:
         _refuse_other_values(run, loaded)
         started = _started(loaded, job)
         run.append(started)
         report.answer(
-            shapes=list(loaded.shapes),
+            shapes=names,
             method=method,
             explicit=loaded.workload.build_explicit is not None and method == "capture",
             traffic=started.traffic,
         )
     Trial(loaded, run, TrialLog(run, name, report, method), job).run()
+
+
+def _target_first(run: Run, loaded: Loaded) -> list[str]:
+    """The shapes' names; the profiled one, which the verdict is about, comes first."""
+    profile = run.profile()
+    target = profile.shape if profile is not None else ""
+    return sorted(loaded.shapes, key=lambda name: name != target)
 
 
 def _judged_method(workload: Workload) -> Method:
@@ -210,9 +218,7 @@ class Trial:
             intact, detail = again.equal, again.detail
         except Exception as error:  # noqa: BLE001  (a broken normal path is what is asked for)
             intact, detail = False, str(self._blame(error).message)
-        return NormalPathProbe(
-            shape=self._log.shape, method=self._log.method, intact=intact, detail=detail
-        )
+        return NormalPathProbe(shape=self._log.shape, method=self._log.method, intact=intact, detail=detail)
 
     def _follow(self, session: Session, making: Making, expected: correctness.Expectation) -> bool:
         """The trajectory by the graph, then the normal path again; False if something differs."""
@@ -234,13 +240,18 @@ class Trial:
             self._append(comparison)
             same &= comparison.equal
         frozen = correctness.frozen(session, making.path.replay, expected, actual) if same else ""
-        if same and (kept := overwritten_by_graph(session, making.path.replay, expected)):
-            log.append(overwritten_finding(log.shape, kept, log.method))
+        if same:
+            self._note_kept(session, making, expected)
         self._note(moved, expected, frozen, varying=_varying(session, expected))
         log.begin(Phase.NORMAL_AGAIN)
         again = self._normal_again(session, expected)
         self._append(again)
         return same and again.equal and not (frozen or moved or expected.lost_inputs)
+
+    def _note_kept(self, session: Session, making: Making, expected: correctness.Expectation) -> None:
+        kept = overwritten_by_graph(session, making.path.replay, expected, making.constants())
+        if kept:
+            self._log.append(overwritten_finding(self._log.shape, kept, self._log.method))
 
     def _note(
         self, moved: dict[str, int], expected: correctness.Expectation, frozen: str, *, varying: bool

@@ -164,7 +164,7 @@ class OwnMaking:
 
         def normal() -> None:
             for _ in range(WARM_UP_REQUESTS):
-                self._session.call(self._inputs)
+                self._session.call(tuple(map(self._session.adapter.static_like, self._inputs)))
 
         self._log.measured(self._session, Phase.WARM_UP, normal)
 

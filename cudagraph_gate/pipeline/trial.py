@@ -18,7 +18,6 @@ from cudagraph_gate.pipeline.options import Options
 from cudagraph_gate.pipeline.workers import absolute, discard_if_empty, raise_failure, require_module, work
 from cudagraph_gate.records import Method
 
-
 DEFAULT_POLICY: Final = Policy()
 
 
@@ -103,8 +102,10 @@ class _Climb:
             yield 6, "traffic"
 
     def _goes_on_after(self, number: int) -> bool:
+        if number >= self._options.rungs:
+            return False
         ended = judge_rung(number, collect_evidence(self._run), self._policy)
-        return ended.status is GateStatus.PASS and number < self._options.rungs
+        return ended.status is GateStatus.PASS
 
     def _try(self, shape: str | None, method: Method | None = None) -> WorkerResult:
         job = TrialJob(

@@ -23,7 +23,7 @@ from cudagraph_gate.report.console_pieces import (
     simulated_line,
     table_of,
 )
-from cudagraph_gate.report.console_rungs import print_ladder
+from cudagraph_gate.report.console_rungs import print_ladder, print_shapes
 from cudagraph_gate.report.graph_map import print_graph_map
 
 _VERDICT_STYLE: Final = {
@@ -50,6 +50,7 @@ def print_trial(console: Console, evidence: Evidence, *, said_simulated: bool = 
         if shape.shape in trial.explicit:
             _print_shape(console, trial.explicit[shape.shape])
     print_ladder(console, trial)
+    print_shapes(console, evidence)
     if trial.target is not None:
         _print_prediction_error(console, evidence, trial.target)
     for note in trial.noticed:

@@ -11,14 +11,23 @@ from rich.text import Text
 from cudagraph_gate.gates.concurrency import measured_concurrency
 from cudagraph_gate.gates.instances import measured_instances
 from cudagraph_gate.gates.latency import rung_gains
+from cudagraph_gate.gates.measured import shape_costs
 from cudagraph_gate.gates.memory import Growth, judge_series
+from cudagraph_gate.gates.policy import MAX_SHAPES_MEMORY_BYTES
+from cudagraph_gate.gates.shape_choice import choose_buckets, choose_shapes, paddings
 from cudagraph_gate.gates.traffic import PathLoad, judged_level, view_traffic
-from cudagraph_gate.gates.trial_view import ShapeTrial, TrialView
+from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, TrialView
 from cudagraph_gate.gates.wording import percent, size
 from cudagraph_gate.model import GateStatus, NotMeasured
 from cudagraph_gate.records import MemorySeries, Phase, RungEnded
 from cudagraph_gate.report.console_pieces import add_row, line, table_of
-from cudagraph_gate.report.console_traffic import traffic_notes, traffic_table
+from cudagraph_gate.report.console_traffic import (
+    choice_note,
+    padding_notes,
+    shapes_table,
+    traffic_notes,
+    traffic_table,
+)
 from cudagraph_gate.stats import QuantileRatio
 
 STATUS_STYLE: Final = {GateStatus.PASS: "green", GateStatus.FAIL: "bold red", GateStatus.UNKNOWN: "yellow"}
@@ -178,4 +187,17 @@ def _print_traffic(console: Console, trial: ShapeTrial | None) -> None:
         return
     console.print(traffic_table(traffic))
     for note in traffic_notes(traffic):
+        line(console, note)
+
+
+def print_shapes(console: Console, evidence: Evidence) -> None:
+    """Where several shapes were timed: what each gains, and which of them are worth capturing."""
+    costs = shape_costs(evidence)
+    if len(costs) < 2:
+        return
+    budget = MAX_SHAPES_MEMORY_BYTES
+    chosen = choose_shapes(costs, budget)
+    console.print(shapes_table(costs, chosen))
+    line(console, choice_note(chosen, budget))
+    for note in padding_notes(choose_buckets(costs, budget), paddings(costs), budget):
         line(console, note)

@@ -37,7 +37,7 @@ from cudagraph_gate.report.console_segments import (
     segment_notes,
     segment_rows,
 )
-from cudagraph_gate.report.html_pieces import WIDTH, rows_of, table_of
+from cudagraph_gate.report.html_pieces import WIDTH, escaped, rows_of, table_of
 
 BARS_HEIGHT: Final = 120
 """Height of a picture of bars, in SVG units."""
@@ -69,16 +69,12 @@ def diagnosis_parts(evidence: Evidence) -> Iterable[str]:
     yield from (_idle(device) for device in found.devices)
     yield from _segments(found.segments)
     if found.ranges:
-        yield "<h2>User ranges</h2>" + table_of(RANGE_HEAD, map(_escaped, range_rows(found.ranges)))
+        yield "<h2>User ranges</h2>" + table_of(RANGE_HEAD, map(escaped, range_rows(found.ranges)))
     yield from _submission(found)
     if evidence.profile is not None:
         yield f"<h2>Normal path, shape {escape(evidence.profile.shape)}</h2>"
         yield rows_of(times_rows(evidence.profile))
     yield "<h2>Prediction</h2>" + _prediction(found)
-
-
-def _escaped(cells: Iterable[str]) -> list[str]:
-    return [escape(cell) for cell in cells]
 
 
 def _prediction(found: Diagnosis) -> str:
@@ -102,7 +98,7 @@ def _idle(device: DeviceIdle) -> str:
     ]
     work = device.host_work
     note = f"<p>{escape(host_work_text(work))}</p>" if isinstance(work, HostWork) else ""
-    longest = table_of(IDLE_HEAD, map(_escaped, idle_rows(device)))
+    longest = table_of(IDLE_HEAD, map(escaped, idle_rows(device)))
     table = table_of(("cause", "time", "of the window"), rows)
     return f"{title}{idle_bar(shares)}{table}{note}<h3>Longest idle</h3>{longest}"
 
@@ -131,11 +127,11 @@ def _segments(segments: Sequence[Segment] | NotMeasured) -> Iterable[str]:
     if not segments:
         yield "<p>No sequence of operations repeats often enough to be a graph.</p>"
         return
-    yield table_of(SEGMENT_HEAD, map(_escaped, segment_rows(segments)))
+    yield table_of(SEGMENT_HEAD, map(escaped, segment_rows(segments)))
     yield from (f"<p>{escape(note)}</p>" for note in segment_notes(segments))
     yield f"<h2>Map of segment {segments[0].number}</h2>"
     parts = segments[0].map.nodes
-    yield table_of(MAP_HEAD, (_escaped(map_row(node)) for node in parts[:MAPPED_PARTS]))
+    yield table_of(MAP_HEAD, (escaped(map_row(node)) for node in parts[:MAPPED_PARTS]))
     if len(parts) > MAPPED_PARTS:
         yield f'<p class="note">{len(parts) - MAPPED_PARTS} more parts are in diagnosis.json</p>'
 

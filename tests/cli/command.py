@@ -35,7 +35,8 @@ def inputs(shape, seed):
 """
 """Passes every gate that is tried, in a rehearsal."""
 LONG_KERNELS = ("cost_ns=2_000", "cost_ns=20_000_000")
-"""A change of it after which fewer requests fill a timed block, so that a trial is over sooner."""
+"""A change of it after which a trial is over sooner: fewer requests fill a timed block, and its graph gains
+nothing, so that the ladder ends at its first rung."""
 MODULE = (sys.executable, "-m", "cudagraph_gate")
 
 

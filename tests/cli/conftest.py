@@ -11,10 +11,10 @@ from command import LONG_KERNELS, Recorded, cgate, write
 
 @pytest.fixture(scope="session")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    """By ``cgate run model.py --json``; nobody writes to it."""
+    """By ``cgate run model.py --rungs 2 --json``; nobody writes to it."""
     folder = tmp_path_factory.mktemp("recorded")
     write(folder)
-    return Recorded(folder, cgate(folder, "run", "model.py", "--json"))
+    return Recorded(folder, cgate(folder, "run", "model.py", "--rungs", "2", "--json"))
 
 
 @pytest.fixture

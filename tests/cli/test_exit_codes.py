@@ -88,7 +88,7 @@ def test_a_graph_without_gain_is_10(tmp_path: Path):
     assert (ended.code, found["verdict"], found["stale"]) == (10, "NO-GO", [])
 
 
-def test_the_same_run_with_gain_is_12_since_two_gates_are_not_tried_yet(tmp_path: Path):
+def test_the_same_run_with_gain_is_12_since_not_everything_was_tried(tmp_path: Path):
     write_run(tmp_path, graph_ns=600_000)
     assert cgate(tmp_path, "verdict", env=dict(os.environ)).code == 12
 
@@ -115,6 +115,9 @@ def test_the_evidence_of_another_machine_is_stale_and_12(tmp_path: Path):
         ("run model.py another.py", "unexpected extra argument(s) (another.py)"),
         ("run model.py --device gpu", "--device gpu is unknown; use auto, cuda or simulated"),
         ("run model.py --time-limit 0", "Invalid value for '--time-limit'"),
+        ("run model.py --rungs 7", "Invalid value for '--rungs'"),
+        ("pilot model.py --rungs 0", "Invalid value for '--rungs'"),
+        ("pilot model.py --policy bad.toml", "bad.toml: unknown policy key 'min_gian'"),
         ("run model.py --policy none.toml", "none.toml: can't read the policy (No such file or directory)"),
         ("verdict --policy bad.toml", "bad.toml: unknown policy key 'min_gian'; did you mean min_gain?"),
         ("verdict --policy text.toml", "text.toml: not valid TOML:"),

@@ -11,8 +11,17 @@ import msgspec
 import pytest
 from command import LONG_KERNELS, Recorded, cgate, runs, without_gpu, write
 
-from cudagraph_gate.model import Diagnosis, Fingerprint, ProfileTimes, Verdict
-from cudagraph_gate.records import Record
+from cudagraph_gate.model import (
+    Diagnosis,
+    Fingerprint,
+    GraphMap,
+    GraphMapEdge,
+    GraphMapNode,
+    GraphRole,
+    ProfileTimes,
+    Verdict,
+)
+from cudagraph_gate.records import Phase, Record
 from cudagraph_gate.report.console_pieces import SIMULATED_LINE
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "json.md"
@@ -118,6 +127,22 @@ def names_in(value: object) -> set[str]:
     )
     free += ("measured", "threshold", "policy", "input_digests", "shape_values")
     return set(value).union(*(names_in(part) for name, part in value.items() if name not in free))
+
+
+@pytest.mark.parametrize("kind", Record.__args__, ids=lambda kind: kind.__name__)
+def test_every_record_is_documented_in_a_row_of_its_own(kind: type[msgspec.Struct]):
+    tag = kind.__struct_config__.tag
+    rows = [line for line in DOCUMENT.read_text().splitlines() if line.startswith(f"| `{tag}` |")]
+    assert len(rows) == 1
+    fields = {field.encode_name for field in msgspec.structs.fields(kind)} - {"method"}
+    assert fields <= set(re.findall(r"`(\w+)`", rows[0]))
+
+
+def test_the_phases_and_the_parts_of_a_map_are_documented():
+    documented = set(re.findall(r"`(\w+)`", DOCUMENT.read_text()))
+    assert {*Phase, *GraphRole} <= documented
+    for kind in (GraphMap, GraphMapNode, GraphMapEdge):
+        assert set(kind.__struct_fields__) <= documented
 
 
 def test_every_field_is_documented(original: Recorded, printed: dict[str, dict[str, object]]):

@@ -1,7 +1,8 @@
 """A passing trial built from few numbers, so that a test changes one thing.
 
 Normal requests take 1 ms and graph requests 0.6 ms (40 % gain), both with 1 % of spread within each
-block; the GPU is busy for 0.5 ms of a request. One-time costs: 2 + 1 + 0.5 + (1.6 - 0.6) ms = 4.5 ms, so the
+block; the GPU is busy for 0.5 ms of a request. A bare replay lacks the copy of the inputs. The later rungs
+gain the same, and memory stands still. One-time costs: 2 + 1 + 0.5 + (1.6 - 0.6) ms = 4.5 ms, so the
 graph breaks even after ceil(4.5 / 0.4) = 12 requests.
 """
 
@@ -33,13 +34,18 @@ from cudagraph_gate.records import (
     RUNG_PHASES,
     Block,
     Comparison,
+    ConcurrentRun,
     Cost,
+    InstanceRun,
     MemoryPoint,
+    MemorySeries,
+    Method,
     NodeSet,
     Phase,
     PhaseStarted,
     Record,
     ShapeEnded,
+    TrafficRun,
     TrialStarted,
     WorkerEnd,
 )
@@ -56,6 +62,7 @@ COSTS = {
     Phase.UPDATE: 100_000,
 }
 KERNELS = {"gemm": 4, "softmax": 2, "add": 1, "copy": 1}
+FINISHED = WorkerEnd(stage="pilot", outcome="finished", exit_code=0)
 BLOCKS = 6
 REQUESTS = 21
 
@@ -110,6 +117,7 @@ def shape_records(
     normal_ns: int = 1 * MS,
     graph_ns: int = 600_000,
     copy_in_ns: int = 20_000,
+    replay_ns: int | None = None,
     graph_cpu_ns: int = 50_000,
     costs: Mapping[Phase, Any] = COSTS,
     nodes: NodeSet | None = None,
@@ -128,6 +136,7 @@ def shape_records(
             *timed("normal", normal_ns, shape=shape),
             *timed("graph", graph_ns, shape=shape, cpu_ns=graph_cpu_ns),
             *timed("copy_in", copy_in_ns, shape=shape, cpu_ns=10_000),
+            *timed("replay", replay_ns or graph_ns - copy_in_ns, shape=shape, cpu_ns=40_000),
         ]
     if memory_points is None:
         before, after = 10 << 30, (10 << 30) - (64 << 20)
@@ -154,13 +163,134 @@ def started(*shapes: str, **change: Any) -> TrialStarted:
     return TrialStarted(shapes=names, shape_values=dict.fromkeys(names, "(1, 128)"), **(given | change))
 
 
-FINISHED = WorkerEnd(stage="pilot", outcome="finished", exit_code=0)
+# --- the later rungs ------------------------------------------------------------------------------
 
 
-def trial(*parts: tuple[Record, ...], shapes: tuple[str, ...] = ("b1",), **change: Any) -> tuple[Record, ...]:
-    """A whole log of the given shapes' records."""
+def instance_run(shape: str = "b1", **change: Any) -> InstanceRun:
+    """Rung 4 holds: four instances that agree."""
+    given = {
+        "count": 4,
+        "requests": 6,
+        "wrong": 0,
+        "bytes_per_instance": 64 << 20,
+        "normal_ns": 4 * MS,
+        "graph_ns": 2_400_000,
+    }
+    return InstanceRun(shape=shape, **(given | change))
+
+
+def concurrent_runs(shape: str = "b1", *, graph_ns: int = 600_000, **change: Any) -> list[ConcurrentRun]:
+    """Rung 5 holds: ten blocks of each path, four threads with five requests each."""
+    given = {"threads": 4, "process_cpu_ns": MS, "wrong": 0}
+    return [
+        ConcurrentRun(
+            shape=shape,
+            path=path,
+            order=2 * block + place,
+            latencies_ns=spread(p50_ns)[:20],
+            elapsed_ns=5 * p50_ns,
+            **(given | change),
+        )
+        for block in range(10)
+        for place, (path, p50_ns) in enumerate((("normal", MS), ("graph", graph_ns)))
+    ]
+
+
+def memory_series(
+    shape: str = "b1", *, method: Method = "capture", bytes_each: int = 0, without: tuple[str, ...] = ()
+) -> list[MemorySeries]:
+    """Memory over time, which grows by ``bytes_each`` per repetition."""
+    counts = tuple(range(0, 2_001, 200))
+    used = tuple((400 << 20) + bytes_each * count for count in counts)
+    activities = ("replays", "cycles", "aborted") if method == "capture" else ("replays",)
+    return [
+        MemorySeries(
+            shape=shape,
+            method=method,
+            activity=activity,
+            counts=counts,
+            device_used_bytes=used,
+            allocator_bytes=used,
+            host_rss_bytes=(400 << 20,) * len(counts),
+        )
+        for activity in activities
+        if activity not in without
+    ]
+
+
+def traffic_runs(
+    *shapes: str, graph_ns: int = 600_000, captured: tuple[str, ...] | None = None
+) -> list[TrafficRun]:
+    """Rung 6 holds: two runs of each path, 50 requests of the shapes in turn, one every 1.6 ms."""
+    names = shapes or ("b1",)
+    due = tuple(range(0, 50 * 1_600_000, 1_600_000))
+    return [
+        TrafficRun(
+            path=path,
+            level=0.625,
+            order=order,
+            declared=True,
+            shapes=names,
+            captured=names if captured is None else captured,
+            requests=tuple(index % len(names) for index in range(50)),
+            arrivals_ns=due,
+            starts_ns=due,
+            ends_ns=tuple(at + service_ns for at in due),
+        )
+        for order, (path, service_ns) in enumerate((("normal", MS), ("graph", graph_ns)) * 2)
+    ]
+
+
+def rung(
+    phase: Phase,
+    *records: Record,
+    shape: str = "b1",
+    method: Method = "capture",
+    end: WorkerEnd | None = FINISHED,
+) -> tuple[Record, ...]:
+    """The log of one rung's worker; without an ``end`` nobody saw it finish."""
+    return (PhaseStarted(shape=shape, method=method, phase=phase), *records, *((end,) if end else ()))
+
+
+def rung_records(
+    shape: str = "b1", *, method: Method = "capture", mix: tuple[str, ...] = (), **change: Any
+) -> tuple[Record, ...]:
+    """The logs of all later workers, in each of which everything holds.
+
+    ``mix`` names the shapes of the request mix. A keyword named as a phase gives the records of its
+    worker instead (from ``rung``); None leaves it out.
+    """
+    together = {
+        "instances": rung(Phase.INSTANCES, instance_run(shape), shape=shape),
+        "concurrency": rung(Phase.CONCURRENCY, *concurrent_runs(shape), shape=shape),
+    }
+    series = memory_series(shape, method=method)
+    logs = {"memory": rung(Phase.MEMORY, *series, shape=shape, method=method)}
+    logs |= together if method == "capture" else {}
+    if mix:
+        logs["traffic"] = rung(Phase.TRAFFIC, *traffic_runs(*mix), shape=shape, method=method)
+    return tuple(record for log in (logs | change).values() for record in log or ())
+
+
+# --- the whole log --------------------------------------------------------------------------------
+
+
+def trial(
+    *parts: tuple[Record, ...],
+    shapes: tuple[str, ...] = ("b1",),
+    rungs: tuple[Record, ...] | None = None,
+    **change: Any,
+) -> tuple[Record, ...]:
+    """A whole log of the given shapes' records, then ``rungs``: all hold unless others are given.
+
+    With ``traffic=True`` all shapes are in the request mix.
+    """
     records = [record for part in (parts or (shape_records(),)) for record in part]
-    return (started(*shapes, **change), *records, FINISHED)
+    if rungs is None:
+        own = any(getattr(record, "method", "") == "own" for record in records)
+        mix = shapes if change.get("traffic") else ()
+        rungs = rung_records(shapes[0], method="own" if own else "capture", mix=mix)
+    return (started(*shapes, **change), *records, FINISHED, *rungs)
 
 
 def fingerprint(*, simulated: bool = False, without: tuple[str, ...] = (), **change: Any) -> Fingerprint:

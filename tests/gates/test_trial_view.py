@@ -9,6 +9,8 @@ from evidence_builder import (
     fingerprint,
     passing,
     profile,
+    rung,
+    rung_records,
     shape_records,
     started,
     trial,
@@ -86,6 +88,70 @@ def test_the_end_of_a_worker_that_logged_nothing_belongs_to_no_shape():
 def test_a_worker_end_before_any_shape_is_kept_apart():
     view = view_trial(passing(records=(started("b1"), CRASHED)))
     assert (dict(view.shapes), view.ends) == ({}, (CRASHED,))
+
+
+def test_a_rung_belongs_to_the_shape_and_the_trial_that_it_was_tried_with():
+    rungs = view_trial(passing()).rungs
+    assert list(rungs) == [Phase.MEMORY, Phase.INSTANCES, Phase.CONCURRENCY]
+    assert all(tried.end == FINISHED for tried in rungs.values())
+    of_another = trial(rungs=rung_records("b8"))
+    assert view_trial(passing(records=of_another)).rungs == {}
+    of_own = trial(rungs=rung_records(method="own"))
+    assert view_trial(passing(records=of_own)).rungs == {}
+
+
+def test_a_newer_trial_does_not_count_with_the_rungs_of_an_older_one():
+    newer = trial(rungs=rung(Phase.INSTANCES))
+    assert list(view_trial(passing(records=(*trial(), *newer))).rungs) == [Phase.INSTANCES]
+
+
+def test_the_target_keeps_its_rungs_when_only_another_shape_is_tried_again():
+    newer = trial(shape_records("b8"), shapes=("b8",))
+    rungs = view_trial(passing(records=(*trial(), *newer))).rungs
+    assert {tried.shape for tried in rungs.values()} == {"b1"}
+    assert len(rungs) == 3
+
+
+def test_a_run_that_was_killed_in_a_rung_hides_nothing_of_the_next_trial():
+    killed = trial(rungs=rung(Phase.INSTANCES, end=None))
+    again = trial(shape_records(graph_ns=2_000_000), rungs=())
+    view = view_trial(passing(records=(*killed, *again)))
+    assert view.target is not None
+    assert view.target.blocks("graph")[0].latencies_ns[10] == 2_000_000
+    assert view.rungs == {}
+
+
+def test_a_shape_that_a_newer_trial_set_out_to_try_does_not_count_with_its_older_one():
+    older = trial(shape_records("b1"), shape_records("b8"), shapes=("b1", "b8"))
+    newer = trial(shape_records("b1"), shapes=("b1", "b8"), rungs=(CRASHED,))
+    view = view_trial(passing(profile=None, records=(*older, *newer)))
+    assert [(other.shape, other.records) for other in view.others] == [("b8", ())]
+    assert (view.name, view.ends) == ("b1", (CRASHED,))
+
+
+def test_an_explicit_trial_stays_out_of_the_judged_one():
+    explicit = tuple(
+        changed(record, method="explicit")
+        for record in shape_records(graph_ns=2_000_000)
+        if not isinstance(record, WorkerEnd)
+    )
+    view = view_trial(passing(records=trial(rungs=(*explicit, CRASHED, *rung_records()))))
+    assert view.target is not None
+    assert (view.target.method, view.target.end) == ("capture", FINISHED)
+    assert {block.method for block in view.target.blocks("graph")} == {"capture"}
+    assert view.explicit["b1"].end == CRASHED
+    assert len(view.rungs) == 3
+
+
+def test_a_request_mix_that_a_newer_trial_leaves_out_is_still_asked_for():
+    assert not view_trial(passing()).traffic
+    assert view_trial(passing(records=(*trial(traffic=True), *trial()))).traffic
+
+
+def test_records_that_only_a_rung_makes_need_one():
+    (_phase, run, _end) = rung_records(memory=None, concurrency=None)
+    view = view_trial(passing(records=(started(), run)))
+    assert (dict(view.shapes), dict(view.rungs)) == ({}, {})
 
 
 def test_the_log_says_how_far_it_got():

@@ -171,30 +171,57 @@ def test_every_verdict_has_its_exit_code(decision: Decision, code: ExitCode):
 
 # --- other shapes ---------------------------------------------------------------------------------
 
+BOUND = "serial use of the first shape only: rung 3, all shapes, fails: no shape but b1 holds"
+
+
+def with_others(*others: tuple[Record, ...], shapes: tuple[str, ...] = ("b1", "b8", "b32")) -> Verdict:
+    """The first shape holds, and so does b32 where it is one of ``shapes``."""
+    third = [shape_records("b32")] if "b32" in shapes else []
+    return judge(passing(records=trial(shape_records(), *others, *third, shapes=shapes)), Policy())
+
 
 def with_second(*second: tuple[Record, ...]) -> Verdict:
-    return judge(passing(records=trial(shape_records(), *second, shapes=("b1", "b8"))), Policy())
+    return with_others(*second, shapes=("b1", "b8"))
 
 
-def test_another_shape_that_holds_adds_no_condition():
+def test_other_shapes_that_hold_add_no_condition():
     assert with_second(shape_records("b8")).conditions == ()
+    assert with_others(shape_records("b8")).conditions == ()
 
 
 def test_another_shape_that_loses_is_excluded_and_fails_no_gate():
-    verdict = with_second(shape_records("b8", graph_ns=1_200_000))
-    assert verdict.conditions[0].startswith("shape b8 excluded: ")
+    verdict = with_others(shape_records("b8", graph_ns=1_200_000))
+    (condition,) = verdict.conditions
+    assert condition.startswith("shape b8 excluded: ")
+    assert verdict.gates[5].status is GateStatus.PASS
     assert GateStatus.FAIL not in {gate.status for gate in verdict.gates}
 
 
 def test_another_shape_with_wrong_outputs_is_excluded():
     wrong = [compared("outputs", i, shape="b8", equal=i < 5) for i in range(6)]
-    condition = with_second(shape_records("b8", comparisons=wrong)).conditions[0]
+    (condition,) = with_others(shape_records("b8", comparisons=wrong)).conditions
     assert condition.startswith("shape b8 excluded: request 5: outputs differ")
 
 
 def test_another_shape_that_was_not_tried_or_not_finished_is_excluded():
-    assert with_second().conditions == ("shape b8 excluded: not tried",)
-    assert len(with_second(shape_records("b8", completed=False)).conditions) == 1
+    assert with_others().conditions == ("shape b8 excluded: not tried",)
+    (condition,) = with_others(shape_records("b8", completed=False)).conditions
+    assert condition.startswith("shape b8 excluded: not everything was compared")
+
+
+def test_where_no_other_shape_holds_the_first_one_is_all_that_may_be_used():
+    verdict = with_second(shape_records("b8", graph_ns=1_200_000))
+    bound, excluded = verdict.conditions
+    assert bound == BOUND
+    assert excluded.startswith("shape b8 excluded: ")
+    assert verdict.gates[5].status is GateStatus.PASS
+
+
+def test_where_no_other_shape_was_tried_it_is_undecided():
+    verdict = with_second()
+    assert verdict.conditions == ("shape b8 excluded: not tried",)
+    assert verdict.gates[5].status is GateStatus.UNKNOWN
+    assert verdict.gates[5].reason == "rung 3, all shapes: no other shape was tried"
 
 
 def test_the_target_itself_is_never_excluded():

@@ -13,7 +13,8 @@ from cudagraph_gate import pipeline
 from cudagraph_gate.errors import CgateError
 from cudagraph_gate.evidence import Run, create_run
 from cudagraph_gate.gates.trial_view import ShapeTrial, view_trial
-from cudagraph_gate.records import Comparison
+from cudagraph_gate.model import Reason
+from cudagraph_gate.records import Comparison, Phase, RungEnded
 
 BASE = """\
 import ctypes, os, signal, sys, threading, time
@@ -56,6 +57,20 @@ def inputs(shape, seed):
 
 """
 
+OF_ITS_OWN = """
+def build(shape):
+    work = array()
+
+    def step(x):
+        device.copy(work, x)
+        for k in range(4):
+            add(work, k)
+        return work
+
+    return step
+"""
+"""Each build has a buffer of its own, so that several may run at once."""
+
 
 def write_workload(folder: Path, text: str = "", name: str = "model.py") -> Path:
     """A workload file: the base, and what the test replaces in it."""
@@ -71,9 +86,9 @@ def line_of(path: Path, code: str) -> int:
 
 
 def options(
-    folder: Path, *, shapes: str | None = None, limit_s: float = 60.0, rungs: int = 3
+    folder: Path, *, shapes: str | None = None, limit_s: float = 60.0, rungs: int = 2
 ) -> pipeline.Options:
-    """Simulated device, evidence beside the workload; the rungs above 3 have tests of their own."""
+    """Simulated device, evidence beside the workload. Two rungs need one worker, more need more."""
     root = folder / "runs"
     return pipeline.Options(device="simulated", shapes=shapes, limit_s=limit_s, rungs=rungs, root=root)
 
@@ -86,6 +101,11 @@ class Tried:
     run: Run
     error: CgateError | None
     shapes: dict[str, ShapeTrial]
+
+    @property
+    def rungs(self) -> list[RungEnded]:
+        """How far the ladder held."""
+        return [record for record in self.run.records() if isinstance(record, RungEnded)]
 
     @property
     def shape(self) -> ShapeTrial:
@@ -102,10 +122,12 @@ class Tried:
         return f"{self.path.name}:{line_of(self.path, code)}"
 
 
-def try_workload(folder: Path, text: str = "", *, shapes: str | None = None, limit_s: float = 60.0) -> Tried:
+def try_workload(
+    folder: Path, text: str = "", *, shapes: str | None = None, limit_s: float = 60.0, rungs: int = 2
+) -> Tried:
     """Run the trial of a workload in worker processes."""
     path = write_workload(folder, text)
-    chosen = options(folder, shapes=shapes, limit_s=limit_s)
+    chosen = options(folder, shapes=shapes, limit_s=limit_s, rungs=rungs)
     run = create_run(str(path), "module", "simulated", root=chosen.root)
     error = None
     try:
@@ -114,6 +136,16 @@ def try_workload(folder: Path, text: str = "", *, shapes: str | None = None, lim
         error = failure
     shown = view_trial(pipeline.collect_evidence(run)).shapes
     return Tried(path, run, error, dict(shown))
+
+
+def found(tried: Tried) -> list[tuple[Phase, Reason]]:
+    """Phase and reason of each finding that speaks against the graph."""
+    return [(finding.phase, finding.code) for finding in tried.shape.findings if finding.blocks]
+
+
+def noted(tried: Tried) -> list[tuple[Phase, Reason]]:
+    """The same of those that are only worth knowing."""
+    return [(finding.phase, finding.code) for finding in tried.shape.findings if not finding.blocks]
 
 
 def unequal(tried: Tried, subject: str) -> list[int]:

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from pilot_workloads import options, write_workload
+from pilot_workloads import OF_ITS_OWN, options, write_workload
 
 from cudagraph_gate import pipeline
 from cudagraph_gate.errors import WorkloadError
@@ -14,18 +14,34 @@ from cudagraph_gate.evidence import PILOT_LOG, VERDICT_FILE, Run, newest_run
 from cudagraph_gate.gates import Policy
 from cudagraph_gate.gates.trial_view import view_trial
 from cudagraph_gate.model import Decision, GateStatus, Verdict
-from cudagraph_gate.records import Block, Phase, PhaseStarted, ShapeEnded
+from cudagraph_gate.records import (
+    RUNG_PHASES,
+    Block,
+    ConcurrentRun,
+    Phase,
+    PhaseStarted,
+    RungEnded,
+    ShapeEnded,
+    WorkerEnd,
+)
 
-KILLER = """
+KILLER = (
+    OF_ITS_OWN
+    + """
+SHAPES = {"default": 1}
+if "SERVES_TRAFFIC" in os.environ:
+    TRAFFIC = {"default": 1.0}
+
 def _kill(event, args):
     # At the first write to the log after the phase's own line: in the middle of the phase, every time.
     if event == "open" and str(args[0]).endswith("pilot.jsonl") and not busy:
         busy.append(True)
         text = open(args[0]).read() if os.path.exists(args[0]) else ""
         busy.clear()
-        if text.rstrip().rpartition("\\n")[2].endswith(f'"phase":"{os.environ["KILL_PHASE"]}"}}'):
-            if '"phase_started"' in text.rpartition("{")[2]:
-                os.kill(os.getpid(), signal.SIGKILL)
+        last = text.rstrip().rpartition("\\n")[2]
+        ends = tuple(f'"phase":"{phase}"}}' for phase in os.environ["KILL_PHASE"].split())
+        if last.endswith(ends) and '"phase_started"' in last:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 busy = []
 if "KILL_PHASE" in os.environ:
@@ -37,13 +53,14 @@ if "KILL_BEFORE" in os.environ:
         and os.kill(os.getpid(), signal.SIGKILL)
     )
 """
+)
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A whole run of a workload that kills itself when it is told to."""
     folder = tmp_path_factory.mktemp("whole")
-    run, verdict = pipeline.run_all(write_workload(folder, KILLER), Policy(), options(folder))
+    run, verdict = pipeline.run_all(write_workload(folder, KILLER), Policy(), options(folder, rungs=6))
     assert {verdict.gates[index].status for index in (0, 1, 3, 5)} == {GateStatus.PASS}
     return run
 
@@ -72,7 +89,7 @@ def judged(run: Run) -> Verdict:
 # --- killed for real --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("phase", list(Phase))
+@pytest.mark.parametrize("phase", [phase for phase in Phase if phase not in RUNG_PHASES])
 def test_killed_in_a_phase(whole: Run, tmp_path: Path, phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
     run = copied(whole, tmp_path, None)
     monkeypatch.setenv("KILL_PHASE", phase)
@@ -83,6 +100,35 @@ def test_killed_in_a_phase(whole: Run, tmp_path: Path, phase: Phase, monkeypatch
     assert not trial.completed
     reason = judged(run).gates[5].reason
     assert f"the trial of shape default ended in phase {phase}: its worker killed (SIGKILL" in reason
+
+
+@pytest.mark.parametrize(
+    ("killed_in", "climbed"),
+    [
+        ([Phase.MEMORY, Phase.INSTANCES], [1, 2, 3, 4]),  # memory is no rung: the next one is tried
+        ([Phase.CONCURRENCY], [1, 2, 3, 4, 5]),
+        ([Phase.TRAFFIC], [1, 2, 3, 4, 5, 6]),
+    ],
+    ids=["memory-and-instances", "concurrency", "traffic"],
+)
+def test_killed_in_the_phase_of_a_rung(
+    whole: Run, tmp_path: Path, killed_in: list[Phase], climbed: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = copied(whole, tmp_path, None)
+    monkeypatch.setenv("KILL_PHASE", " ".join(killed_in))
+    monkeypatch.setenv("SERVES_TRAFFIC", "1")
+    pipeline.pilot(run, options(tmp_path, rungs=6))
+    view = view_trial(pipeline.collect_evidence(run))
+    ends = {phase: trial.end for phase, trial in view.rungs.items()}
+    killed = [phase for phase, end in ends.items() if end is not None and end.outcome == "killed"]
+    assert (killed, list(ends)[-1]) == (killed_in, killed_in[-1])
+    assert view.shapes["default"].completed
+    assert [(rung.number, rung.status) for rung in view.ended] == [
+        (number, GateStatus.UNKNOWN if number == climbed[-1] else GateStatus.PASS) for number in climbed
+    ]
+    reason = judged(run).gates[5].reason
+    for phase in killed_in:
+        assert f"ended in phase {phase}: its worker killed (SIGKILL" in reason
 
 
 @pytest.mark.parametrize("artefact", ["profile.json", "timeline.parquet", "fingerprint.json"])
@@ -106,7 +152,7 @@ def test_killed_while_an_artefact_of_the_profile_is_written(
 def cuts(run: Run) -> list[int]:
     """Numbers of lines after which the log is cut: all, but of the many blocks in between a few only."""
     records = run.records()
-    blocks = [number for number, record in enumerate(records, start=1) if isinstance(record, Block)]
+    blocks = [number for number, record in enumerate(records, 1) if isinstance(record, Block | ConcurrentRun)]
     skipped = {number for number in blocks[4:-2] if number % 10}
     return [number for number in range(len(records)) if number not in skipped]
 
@@ -124,18 +170,30 @@ def test_a_log_that_ends_after_any_record_is_judged(whole: Run, tmp_path: Path) 
         assert (f"ended in phase {phases[-1]}" if phases else "was not tried") in reason
 
 
+def test_a_log_that_ends_before_the_last_rung_did_never_passes(whole: Run, tmp_path: Path) -> None:
+    lines = whole.pilot_log_path.read_bytes().splitlines(keepends=True)
+    records = whole.records()
+    ended = next(number for number, record in enumerate(records) if isinstance(record, ShapeEnded))
+    last = max(number for number, record in enumerate(records) if isinstance(record, WorkerEnd))
+    for number in [number for number in cuts(whole) if ended < number <= last]:
+        judged(copied(whole, tmp_path / f"after{number}", b"".join(lines[:number])))
+
+
 def test_a_torn_last_line_counts_as_not_written(whole: Run, tmp_path: Path) -> None:
     lines = whole.pilot_log_path.read_bytes().splitlines(keepends=True)
     for number in [number for number in cuts(whole) if number % 5 == 0]:
         torn = lines[number][: len(lines[number]) // 2]
         run = copied(whole, tmp_path / f"torn{number}", b"".join(lines[:number]) + torn)
         assert run.records() == whole.records()[:number]
-        judged(run)
+        if not isinstance(whole.records()[number], RungEnded):
+            judged(run)
 
 
-def test_the_end_of_the_worker_that_was_not_written_changes_nothing_else(whole: Run, tmp_path: Path) -> None:
-    *lines, _end = whole.pilot_log_path.read_bytes().splitlines(keepends=True)
-    run = copied(whole, tmp_path, b"".join(lines))
+def test_rungs_whose_ends_were_not_written_are_judged_all_the_same(whole: Run, tmp_path: Path) -> None:
+    lines = whole.pilot_log_path.read_bytes().splitlines(keepends=True)
+    kept = [line for line in lines if b'"record":"rung"' not in line]
+    assert len(lines) - len(kept) == 5
+    run = copied(whole, tmp_path, b"".join(kept))
     assert pipeline.verdict(run, Policy()).gates[5].status is GateStatus.PASS
 
 
@@ -143,6 +201,6 @@ def test_a_later_trial_goes_on_behind_a_torn_line(whole: Run, tmp_path: Path) ->
     log = (whole.folder / PILOT_LOG).read_bytes()
     run = copied(whole, tmp_path, log[: len(log) // 2])
     pipeline.pilot(run, options(tmp_path))
-    trial = view_trial(pipeline.collect_evidence(run)).shapes["default"]
-    assert trial.completed
-    assert pipeline.verdict(run, Policy()).gates[5].status is GateStatus.PASS
+    view = view_trial(pipeline.collect_evidence(run))
+    assert view.shapes["default"].completed
+    assert [(rung.number, rung.status) for rung in view.ended] == [(1, GateStatus.PASS), (2, GateStatus.PASS)]

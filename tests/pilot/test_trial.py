@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from pilot_workloads import Tried, options, try_workload, write_workload
+from pilot_workloads import OF_ITS_OWN, Tried, noted, options, try_workload, write_workload
 
 from cudagraph_gate import pipeline
 from cudagraph_gate.gates import Policy
-from cudagraph_gate.model import Counts, Decision, GateStatus, NotMeasured
+from cudagraph_gate.model import Counts, Decision, GateStatus, NotMeasured, Reason
 from cudagraph_gate.pilot.measure import BLOCKS_PER_PATH, PATHS
-from cudagraph_gate.records import Phase, PhaseStarted, TrialStarted, WorkerEnd
+from cudagraph_gate.records import (
+    RUNG_PHASES,
+    Phase,
+    PhaseStarted,
+    RungEnded,
+    TrialStarted,
+    WorkerEnd,
+)
 
-ORDER = [phase for phase in Phase if phase is not Phase.KERNELS] + [Phase.KERNELS]
-"""A recorder stays in the process, so kernels are recorded after everything else."""
-WITHOUT_COST = {Phase.EXPECTED, Phase.TRAJECTORY, Phase.NORMAL_AGAIN, Phase.TIMING, Phase.KERNELS}
-WITHOUT_MEMORY = {Phase.BUILD, Phase.TRAJECTORY, Phase.NORMAL_AGAIN, Phase.KERNELS}
+ORDER = [phase for phase in Phase if phase not in RUNG_PHASES]
+AFTER_THE_GRAPH = {Phase.TRAJECTORY, Phase.NORMAL_AGAIN, Phase.UPDATE_CURVE, Phase.KERNELS}
+WITHOUT_COST = AFTER_THE_GRAPH | {Phase.EXPECTED, Phase.TIMING}
+WITHOUT_MEMORY = AFTER_THE_GRAPH | {Phase.BUILD}
+OVERWRITTEN = [(Phase.TRAJECTORY, Reason.LIFETIME)]
+"""Worth knowing of a step whose outputs are new arrays at each call: a replay overwrites them."""
 
 
 @pytest.fixture(scope="module")
@@ -26,20 +36,27 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Tried:
     return try_workload(tmp_path_factory.mktemp("whole"))
 
 
-def held(tried: Tried) -> bool:
-    """Whether all phases were run and nothing spoke against the graph."""
+def held(tried: Tried, notes: Sequence[tuple[Phase, Reason]] = ()) -> bool:
+    """Whether all phases were run, nothing spoke against the graph, and just ``notes`` is worth knowing."""
     equal = all(comparison.equal for comparison in tried.shape.comparisons)
-    return tried.error is None and tried.shape.completed and equal and not tried.shape.findings
+    against = [finding for finding in tried.shape.findings if finding.blocks]
+    ran = tried.error is None and tried.shape.completed
+    return ran and equal and not against and noted(tried) == list(notes)
 
 
 # --- a whole trial --------------------------------------------------------------------------------
 
 
-def test_the_log_starts_with_what_is_tried_and_ends_with_the_workers_end(whole: Tried) -> None:
-    first, *_, last = whole.run.records()
+def test_the_log_starts_with_what_is_tried_and_ends_with_the_rungs_that_were_climbed(whole: Tried) -> None:
+    first, *_, last, one, two = whole.run.records()
     assert isinstance(first, TrialStarted)
     assert (first.workload, first.shapes, first.simulated) == (str(whole.path), ("default",), True)
     assert last == WorkerEnd(stage="pilot", outcome="finished", exit_code=0)
+    assert [type(rung) for rung in (one, two)] == [RungEnded, RungEnded]
+    assert [(rung.number, rung.status) for rung in whole.rungs] == [
+        (1, GateStatus.PASS),
+        (2, GateStatus.PASS),
+    ]
     assert held(whole)
 
 
@@ -49,9 +66,9 @@ def test_every_phase_is_run_once_in_order(whole: Tried) -> None:
 
 def test_every_phase_has_its_cost_and_its_memory(whole: Tried) -> None:
     costs = whole.shape.costs
-    assert set(costs) == set(Phase) - WITHOUT_COST
+    assert set(costs) == set(ORDER) - WITHOUT_COST
     assert all(isinstance(cost, int) and cost > 0 for cost in costs.values())
-    assert {point.phase for point in whole.shape.memory} == set(Phase) - WITHOUT_MEMORY
+    assert {point.phase for point in whole.shape.memory} == set(ORDER) - WITHOUT_MEMORY
 
 
 def test_memory_that_the_executable_takes_is_given_back_when_it_is_destroyed(whole: Tried) -> None:
@@ -69,10 +86,10 @@ def test_the_graph_holds_the_kernels_that_the_normal_path_runs(whole: Tried) -> 
     assert nodes.normal_kernels == Counts(by_name={"add": 4})
 
 
-def test_five_requests_are_compared_bit_by_bit(whole: Tried) -> None:
+def test_five_requests_and_two_of_extreme_seeds_are_compared_bit_by_bit(whole: Tried) -> None:
     for subject in ("normal_repeat", "outputs"):
         found = whole.compared(subject)
-        assert [comparison.request for comparison in found] == [0, 1, 2, 3, 4]
+        assert [comparison.request for comparison in found] == [0, 1, 2, 3, 4, 5, 6]
         assert all(comparison.exact and comparison.max_abs_error == 0 for comparison in found)
     assert [comparison.exact for comparison in whole.compared("normal_again")] == [True]
     assert whole.compared("state") == ()
@@ -81,15 +98,16 @@ def test_five_requests_are_compared_bit_by_bit(whole: Tried) -> None:
 def test_blocks_of_all_paths_alternate_and_each_has_its_requests(whole: Tried) -> None:
     blocks = [block for path in PATHS for block in whole.shape.blocks(path)]
     assert Counter(block.path for block in blocks) == dict.fromkeys(PATHS, BLOCKS_PER_PATH)
-    assert sorted(block.order for block in blocks) == list(range(3 * BLOCKS_PER_PATH))
+    assert sorted(block.order for block in blocks) == list(range(4 * BLOCKS_PER_PATH))
     assert all(5 <= len(block.latencies_ns) <= 50 and block.cpu_ns > 0 for block in blocks)
 
 
 def test_a_rehearsal_is_never_a_go_though_its_gates_pass(tmp_path: Path) -> None:
-    run, verdict = pipeline.run_all(write_workload(tmp_path), Policy(), options(tmp_path))
+    path = write_workload(tmp_path, OF_ITS_OWN)
+    run, verdict = pipeline.run_all(path, Policy(), options(tmp_path, rungs=6))
     status = {gate.number: gate.status for gate in verdict.gates}
     assert verdict.verdict is Decision.INCONCLUSIVE
-    assert {status[number] for number in (1, 2, 4, 6)} == {GateStatus.PASS}
+    assert {number for number in status if status[number] is GateStatus.PASS} == {1, 2, 3, 4, 6}
     assert run.verdict() == verdict
     assert run.timeline_path.exists()
 
@@ -120,7 +138,7 @@ def test_warm_up_and_capture_do_not_leave_their_mark_on_the_state(tmp_path: Path
         """,
     )
     assert held(tried)
-    assert [comparison.exact for comparison in tried.compared("state")] == [True] * 6
+    assert [comparison.exact for comparison in tried.compared("state")] == [True] * 8  # and at the end
 
 
 def test_inputs_that_the_step_changes_in_place_are_fresh_in_every_run(tmp_path: Path) -> None:
@@ -136,7 +154,7 @@ def test_inputs_that_the_step_changes_in_place_are_fresh_in_every_run(tmp_path: 
             return array(seed % 7)
         """,
     )
-    assert held(tried)
+    assert held(tried, OVERWRITTEN)
     assert all(comparison.exact for comparison in tried.shape.comparisons)
 
 
@@ -233,6 +251,7 @@ def test_one_shape_that_fails_does_not_keep_the_others_from_being_tried(tmp_path
             return x
         """,
         shapes="",
+        rungs=3,
     )
     assert tried.error is None
     assert {name: shape.completed for name, shape in tried.shapes.items()} == {

@@ -5,16 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pilot_workloads import Tried, try_workload
+from pilot_workloads import Tried, found, noted, try_workload, unequal
 
 from cudagraph_gate.errors import WorkloadError
 from cudagraph_gate.model import Counts, Reason
 from cudagraph_gate.records import Phase
-
-
-def found(tried: Tried) -> list[tuple[Phase, Reason]]:
-    """Phase and reason of every finding."""
-    return [(finding.phase, finding.code) for finding in tried.shape.findings]
 
 
 def agreed(tried: Tried) -> bool:
@@ -45,15 +40,19 @@ def test_an_input_that_is_changed_and_not_returned_is_lost(tmp_path: Path) -> No
 def test_an_input_that_is_changed_and_returned_is_an_output(tmp_path: Path) -> None:
     tried = try_workload(tmp_path, WITH_CACHE.format(returned="work, cache"))
     assert (found(tried), tried.shape.completed) == ([], True)
+    assert (Phase.TRAJECTORY, Reason.LIFETIME) in noted(tried)
+    assert "overwrites output 1 at a later request" in tried.shape.findings[-1].message
 
 
 # --- requests that show nothing ---------------------------------------------------------------------
+
+SAME_INPUTS = "def inputs(shape, seed):\n    return array(1)"
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("def inputs(shape, seed):\n    return array(1)", "ignores its inputs"),
+        (SAME_INPUTS, "ignores its inputs"),
         ("def step(x):\n    device.copy(work, array_of_3)\n    return work", "ignores its inputs"),
         ("def step(x):\n    device.copy(work, nan)\n    return work", "NaN throughout"),
         ("def step(x):\n    device.copy(work, x)\n    return empty", "no output holds a value"),
@@ -65,7 +64,13 @@ def test_agreement_that_shows_nothing_is_undecided(tmp_path: Path, text: str, wh
     tried = try_workload(tmp_path, arrays + text)
     assert agreed(tried)
     assert found(tried) == [(Phase.TRAJECTORY, Reason.UNMEASURABLE)]
-    assert why in tried.shape.findings[0].message
+    assert why in next(finding.message for finding in tried.shape.findings if finding.blocks)
+
+
+def test_inputs_that_never_vary_are_noted_before_any_graph_is_made(tmp_path: Path) -> None:
+    tried = try_workload(tmp_path, SAME_INPUTS)
+    assert noted(tried) == [(Phase.EXPECTED, Reason.UNMEASURABLE)]
+    assert "input x always holds the same values for every seed" in tried.shape.findings[0].message
 
 
 # --- host values, escaped copies --------------------------------------------------------------------
@@ -77,18 +82,12 @@ def test_a_host_object_that_the_step_writes_on_in_is_copied(tmp_path: Path) -> N
         """
         calls = bytearray(1)
         def step(x):
-            calls[0] = calls[0] % 5 + 1
+            calls[0] = calls[0] % 7 + 1
             device.copy(work, x)
             return work, calls
         """,
     )
-    assert [comparison.equal for comparison in tried.compared("outputs")] == [
-        True,
-        False,
-        False,
-        False,
-        False,
-    ]
+    assert unequal(tried, "outputs") == [1, 2, 3, 4, 5, 6]  # call 19 and the capture's, 33, are alike
 
 
 def test_a_copy_that_ran_elsewhere_is_counted(tmp_path: Path) -> None:

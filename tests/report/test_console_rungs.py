@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from evidence_builder import FINISHED, MS, not_measured, passing, shape_records, timed, trial
+from evidence_builder import MS, not_measured, passing, rung, shape_records, timed, trial
 
 from cudagraph_gate.gates import view_trial
 from cudagraph_gate.gates.trial_view import TrialView
@@ -59,13 +59,8 @@ def ended(number: int, status: GateStatus = GateStatus.PASS, reason: str = "held
     return RungEnded(number=number, name=NAMES[number - 1], status=status, reason=reason, **code)
 
 
-def rung(phase: Phase, *records: Record) -> tuple[Record, ...]:
-    """What the worker of one rung logs."""
-    return (PhaseStarted(shape="b1", phase=phase), *records, FINISHED)
-
-
 def view(*records: Record, target: tuple[Record, ...] | None = None) -> TrialView:
-    return view_trial(passing(records=(*trial(target or shape_records()), *records)))
+    return view_trial(passing(records=(*trial(target or shape_records(), rungs=()), *records)))
 
 
 def instances(**change: Any) -> tuple[Record, ...]:
@@ -161,7 +156,8 @@ def test_a_rung_that_does_not_hold_says_why_with_its_code(status: GateStatus) ->
 
 @pytest.mark.parametrize("number", [1, 3, 4, 5, 6])
 def test_a_rung_without_a_figure_says_what_it_has_to_say(number: int) -> None:
-    (row,) = ladder_rows(view(ended(number, reason="nothing to compare")))
+    bare = shape_records(blocks=[*timed("normal", MS), *timed("graph", 600_000)])
+    (row,) = ladder_rows(view(ended(number, reason="nothing to compare"), target=bare))
     assert row[3:] == ("–", "nothing to compare")
 
 

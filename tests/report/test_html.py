@@ -169,7 +169,7 @@ def ladder() -> tuple[Record, ...]:
 
 
 def test_the_ladder_is_a_table_with_what_its_rungs_measured():
-    found = page(passing(records=(*trial(), *ladder())))
+    found = page(passing(records=trial(rungs=ladder())))
     assert "script" not in found.tags
     assert "2fresh inputspass40.0 %" in found.words
     assert f"4several instancesfail–{EVIL} [replay-race]" in found.words
@@ -180,7 +180,7 @@ def test_the_ladder_is_a_table_with_what_its_rungs_measured():
 
 
 def test_a_trial_without_a_ladder_has_no_table_of_it():
-    words = page(passing()).words
+    words = page(passing(records=trial(rungs=()))).words
     assert "Ladder" not in words
     assert "Memory over time" not in words
 
