@@ -25,6 +25,9 @@ ORDER = (
     "mlp64",
     "torch_resnet50_b1",
     "gemm_8192",
+    "moe_nonzero",
+    "torch_gpt2_8x512",
+    "bert_32x512",
 )
 HEAD = (
     "sample",

@@ -98,9 +98,7 @@ def test_a_kernel_on_a_stream_that_is_not_captured_is_named(found: Mapping[str, 
     assert "1 kernel of a request (lost) on stream" in facts["messages"][0]
 
 
-@pytest.mark.parametrize(
-    ("program", "error"), [("prohibited", "RuntimeError"), ("step_raises", "KeyError")]
-)
+@pytest.mark.parametrize(("program", "error"), [("prohibited", "RuntimeError"), ("step_raises", "KeyError")])
 def test_after_a_failed_capture_everything_works_again(
     found: Mapping[str, Facts], program: str, error: str
 ) -> None:

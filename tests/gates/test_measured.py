@@ -62,9 +62,7 @@ def test_one_shape_has_nothing_to_choose() -> None:
 
 
 def test_the_explicit_graph_stands_beside_the_captured_one() -> None:
-    explicit = tuple(
-        structs.replace(record, method="explicit") for record in shape_records(graph_ns=300_000)
-    )
+    explicit = tuple(structs.replace(record, method="explicit") for record in shape_records(graph_ns=300_000))
     found = measured_ladder(passing(records=trial(shape_records(), explicit)), Policy())
     assert found["explicit"] == {
         "b1": {"nodes": 8, "explicit_ns": 300_000, "captured_ns": 600_000, "outputs_agree": True}
