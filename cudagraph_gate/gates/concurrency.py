@@ -111,14 +111,14 @@ def _runs(records: Sequence[Record], shape: str) -> list[ConcurrentRun]:
 
 
 def _failed(runs: Sequence[ConcurrentRun]) -> Check | None:
-    """The first thread that failed. The normal path's failure says that there is nothing to compare with."""
+    """The first thread that failed. The normal path's failure says that use is serial anyway."""
     run = next((run for run in runs if run.failure), None)
     if run is None:
         return None
     seen = f"with {run.threads} threads the {run.path} path fails: {run.failure}"
     if run.path == "graph":
         return fails(Reason.REPLAY_RACE, seen)
-    return undecided(Reason.UNMEASURABLE, f"{seen}, so the graphs have nothing to be compared with")
+    return fails(Reason.REPLAY_RACE, f"{seen}: the workload itself serves one request at a time")
 
 
 def _wrong(runs: Sequence[ConcurrentRun]) -> Check | None:
@@ -130,10 +130,10 @@ def _wrong(runs: Sequence[ConcurrentRun]) -> Check | None:
             f"{graph} requests of {runs[0].threads} threads by graphs differ from the normal path{also}",
         )
     if normal:
-        return undecided(
-            Reason.UNMEASURABLE,
+        return fails(
+            Reason.REPLAY_RACE,
             f"{normal} requests of the normal path differ when {runs[0].threads} threads use it: "
-            "the graphs have nothing to be compared with",
+            "the workload itself serves one request at a time",
         )
     return None
 

@@ -90,10 +90,13 @@ def ladder_checks(evidence: Evidence, policy: Policy) -> list[Check]:
 
 
 def _recorded_failures(view: TrialView, last: RungEnded, policy: Policy) -> list[Check]:
-    """Higher rungs that were tried all the same, as under another policy, and refuse the graph."""
+    """The traffic mix, where a rung below it fails that only binds the use: it is served in turns."""
     later = [rung for rung in rungs_of(view) if rung.number > last.number and not rung.bound_to]
     ended = [_ended(rung, view, policy) for rung in later]
-    return [check for each in ended if each.status is GateStatus.FAIL for check in _last_rung_checks(each)]
+    counted = {GateStatus.FAIL}
+    if last.status is GateStatus.FAIL:
+        counted.add(GateStatus.UNKNOWN)
+    return [check for each in ended if each.status in counted for check in _last_rung_checks(each)]
 
 
 def _memory_over_time(view: TrialView, policy: Policy) -> list[Check]:

@@ -83,7 +83,10 @@ class _Entry:
     """One graph of the cache. ``turn`` is held while it is made or used; the rest is the cache's lock's."""
 
     key: GraphKey
-    turn: threading.RLock = field(default_factory=threading.RLock)
+    turn: threading.Lock = field(default_factory=threading.Lock)
+    """A plain one: a lease may be closed by another thread than the one that opened it."""
+    holder: int | None = None
+    """Thread that has the turn."""
     graphed: GraphedStep | None = None
     leases: int = 0
     nbytes: int = 0
@@ -171,15 +174,26 @@ class GraphCache:
             finally:
                 self._mark_end(entry)
         finally:
-            entry.turn.release()
+            self._end_turn(entry)
             self._leave(entry, reason)
+
+    @staticmethod
+    def _end_turn(entry: _Entry) -> None:
+        entry.holder = None
+        entry.turn.release()
 
     def _take_turn(self, key: GraphKey) -> _Entry | None:
         while (entry := self._enter(key)) is not None:
+            if entry.holder == threading.get_ident():
+                self._leave(entry, "")
+                raise RuntimeError(
+                    "this thread leases this graph already: a second lease would overwrite its arrays"
+                )
             entry.turn.acquire()
+            entry.holder = threading.get_ident()
             if not entry.stale:
                 return entry
-            entry.turn.release()  # it was invalidated, or could not be made, while this thread waited
+            self._end_turn(entry)  # it was invalidated, or could not be made, while this thread waited
             self._leave(entry, "")
         return None
 
@@ -206,8 +220,11 @@ class GraphCache:
             self._recent.append(missing)
         if missing:
             self._make(entry, make, nbytes)
-        elif entry.fence is not None and entry.thread != threading.get_ident():
-            entry.fence.synchronize()
+        elif entry.fence is not None and entry.graphed is not None:
+            if entry.thread != threading.get_ident():
+                entry.fence.synchronize()
+            else:  # the same thread may have moved on to another stream
+                entry.graphed.adapter.current_stream().wait(entry.fence)
         return entry.graphed
 
     def _mark_end(self, entry: _Entry) -> None:

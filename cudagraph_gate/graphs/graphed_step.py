@@ -117,12 +117,24 @@ class GraphedStep:
         self.state = State.IDLE
 
     # --- phases -----------------------------------------------------------------------------------
-    def prepare(self, warm_up_runs: int = 3) -> Self:
-        """All phases from idle to ready. Raises what a phase raised; the step falls back then."""
-        self.warm_up(warm_up_runs)
-        self.capture()
-        self.instantiate()
-        self.upload()
+    def prepare(self, warm_up_runs: int = 3, *, state: Sequence[Any] = ()) -> Self:
+        """All phases from idle to ready. Raises what a phase raised; the step falls back then.
+
+        Warming up runs the step: arrays that it changes and that must not move on belong into ``state``. They
+        and the framework's random generators are as before afterwards.
+        """
+        held = [self.adapter.static_like(value) for value in state]
+        random = self.adapter.random_state(self._step)
+        try:
+            self.warm_up(warm_up_runs)
+            self.capture()
+            self.instantiate()
+            self.upload()
+        finally:
+            for value, before in zip(state, held, strict=True):
+                self.adapter.copy_into(value, before)
+            self.adapter.set_random_state(random)
+            self.adapter.synchronize()
         return self
 
     def warm_up(self, runs: int) -> None:
@@ -132,8 +144,10 @@ class GraphedStep:
         """
         self._move(State.WARMING)
         with self._failing_to_fallback():
+            passed = []  # held until the device is idle
             for _ in range(runs):
-                self._step(*self._example)
+                passed.append(tuple(map(self.adapter.static_like, self._example)))
+                self._step(*passed[-1])
             self.adapter.synchronize()
 
     def capture(self) -> CapturedStep:

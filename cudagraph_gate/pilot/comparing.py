@@ -17,6 +17,8 @@ from cudagraph_gate.device.port import HostArray
 from cudagraph_gate.model import NotMeasured
 from cudagraph_gate.records import Comparison
 
+BRIEF: Final = 60
+"""Characters of a value in a sentence."""
 TOLERANCE_FACTOR: Final = 4.0
 """Two repetitions show only a sample of how far the normal path strays from itself."""
 REPEAT_LIMIT: Final = 0.01
@@ -64,7 +66,7 @@ def difference(expected: Leaf, actual: Leaf) -> Difference:
     if not isinstance(expected, np.ndarray) or not isinstance(actual, np.ndarray):
         if _same_value(expected, actual):
             return Difference(0.0)
-        return Difference(float("inf"), f"{actual!r} for {expected!r}")
+        return Difference(float("inf"), f"{_brief(actual)} for {_brief(expected)}")
     if (expected.shape, expected.dtype) != (actual.shape, actual.dtype):
         given, wanted = f"{actual.dtype}{actual.shape}", f"{expected.dtype}{expected.shape}"
         return Difference(float("inf"), f"{given} for {wanted}")
@@ -76,6 +78,14 @@ def difference(expected: Leaf, actual: Leaf) -> Difference:
         return Difference(float("inf"), f"other values of type {expected.dtype}")
     error = _largest(expected, actual)
     return Difference(error, "" if np.isfinite(error) else "NaN or infinity where the other is a number")
+
+
+def _brief(value: Leaf) -> str:
+    """A value in a few words: whole arrays would fill the report."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{value.shape}"
+    text = repr(value)
+    return text if len(text) <= BRIEF else f"{text[: BRIEF - 1]}…"
 
 
 def _same_value(expected: Leaf, actual: Leaf) -> bool:

@@ -162,27 +162,29 @@ def blocks(
 
     All paths rotate over the same inputs, so that the cache holds the same share of them for each.
     ``flush_l2`` writes over the L2 cache before each request, of every path and outside its time.
-    ``after_block`` is called while nothing is timed. An exception of the step becomes a WorkloadError.
+    ``after_block`` is called while nothing is timed. An exception of the normal path becomes a WorkloadError,
+    one of a graph path passes.
     """
     device = session.device
-    with session.blaming_user():
-        prepare = l2_flush(session) if flush_l2 else None
-        counts = {
-            path: requests_for(device, request, input_sets, BLOCK_NS) for path, request in requests.items()
-        }
-        for order, (path, half) in enumerate(block_order(seed, tuple(requests))):
-            gc.collect()
+    prepare = l2_flush(session) if flush_l2 else None
+    counts = {}
+    for path, request in requests.items():
+        with session.blaming_user(path):
+            counts[path] = requests_for(device, request, input_sets, BLOCK_NS)
+    for order, (path, half) in enumerate(block_order(seed, tuple(requests))):
+        gc.collect()
+        with session.blaming_user(path):
             timed(device, requests[path], input_sets, 1)
             sample = timed(device, requests[path], input_sets, counts[path], prepare=prepare)
-            after_block(path, order)
-            yield Block(
-                shape=session.shape_name,
-                method=method,
-                path=path,
-                order=order,
-                half=half,
-                latencies_ns=sample.latencies_ns,
-                cpu_ns=sample.cpu_ns,
-                process_cpu_ns=sample.process_cpu_ns,
-                flushed_l2=prepare is not None,
-            )
+        after_block(path, order)
+        yield Block(
+            shape=session.shape_name,
+            method=method,
+            path=path,
+            order=order,
+            half=half,
+            latencies_ns=sample.latencies_ns,
+            cpu_ns=sample.cpu_ns,
+            process_cpu_ns=sample.process_cpu_ns,
+            flushed_l2=prepare is not None,
+        )

@@ -11,12 +11,13 @@ the model, a cache of its own) is neither restored nor compared unless ``state()
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from cudagraph_gate.errors import CgateError, WorkloadError
-from cudagraph_gate.pilot.graph_path import WARM_UP_REQUESTS
+from cudagraph_gate.pilot.graph_path import WARM_UP_REQUESTS, GraphPath, ready_graph
 from cudagraph_gate.pilot.session import Inputs, Session
+from cudagraph_gate.records import Method
 from cudagraph_gate.workload import user_frame
 from cudagraph_gate.workload.calls import error_text
 
@@ -94,3 +95,16 @@ class OwnPath:
             # A library's own callable: without a line of the user's, the definition is the place to look.
             place = workload.where("build_graphed")
             raise RuntimeError(f"{self.what} at {place} raised {error_text(error)}") from error
+
+
+def own_path(session: Session, inputs: Inputs) -> OwnPath:
+    """What ``build_graphed`` returns, warmed up."""
+    path = OwnPath(session)
+    path.make(inputs)
+    return path
+
+
+PathMaker = Callable[[Session, Inputs], GraphPath]
+"""Makes the graph path of a session, ready to serve, from the inputs of one request."""
+PATH_MAKERS: Final[Mapping[Method, PathMaker]] = {"capture": ready_graph, "own": own_path}
+"""By how the judged graph path is made."""

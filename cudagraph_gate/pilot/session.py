@@ -11,6 +11,7 @@ from typing import Any, Final
 from cudagraph_gate.adapters import Adapter, adapter_for, unusable
 from cudagraph_gate.device import Device, DeviceChoice, open_device
 from cudagraph_gate.errors import CgateError, WorkloadError
+from cudagraph_gate.records import PathName
 from cudagraph_gate.workload import (
     Workload,
     call_user,
@@ -103,13 +104,18 @@ class Session:
         return call_user(self.step, *inputs, workload=self.workload, what=self.what)
 
     @contextmanager
-    def blaming_user(self) -> Iterator[None]:
-        """Around timed loops, which call the step bare: errors of user code get their place."""
+    def blaming_user(self, path: PathName = "normal") -> Iterator[None]:
+        """Around timed loops, which call the step bare: errors of user code get their place.
+
+        Only the normal path's failure is the workload's; what a graph path raises passes, and is a finding.
+        """
         try:
             yield
         except CgateError:
             raise
         except (Exception, SystemExit) as error:
+            if path != "normal":
+                raise
             raise user_error(error, self.workload.folder, self.what) from error
 
     def with_outputs(self, inputs: Inputs, outputs: Any) -> Session:

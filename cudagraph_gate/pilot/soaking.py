@@ -7,7 +7,7 @@ What the readings mean is judged later, from the log alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -21,16 +21,14 @@ from cudagraph_gate.pilot import correctness
 from cudagraph_gate.pilot.blame import blame
 from cudagraph_gate.pilot.comparing import compare_values
 from cudagraph_gate.pilot.findings import Findings
-from cudagraph_gate.pilot.graph_path import GraphPath, ready_graph
 from cudagraph_gate.pilot.jobs import RungJob
 from cudagraph_gate.pilot.memory import MemoryReading, settled_memory
-from cudagraph_gate.pilot.own_path import OwnPath
+from cudagraph_gate.pilot.own_path import PATH_MAKERS, PathMaker
 from cudagraph_gate.pilot.session import Inputs, Loaded, Session, build
 from cudagraph_gate.pilot.trial_log import TrialLog
 from cudagraph_gate.records import Finding, MemorySeries, Method, NormalPathProbe, Phase
 
 Activity = Literal["replays", "cycles", "aborted"]
-PathMaker = Callable[[Session, Inputs], GraphPath]
 """Makes the graph path of a session, ready to serve, from the inputs of one request."""
 
 
@@ -81,7 +79,7 @@ def soak(
     log.begin(Phase.MEMORY)
     soaking = _Soaking(loaded, log, job.seed, replays, cycles)
     try:
-        usual = make_path or _PATHS.get(job.method)
+        usual = make_path or PATH_MAKERS.get(job.method)
         if usual is None:
             soaking.find(Reason.NOT_TRIED, f"a graph by {job.method} is not replayed for long")
             return
@@ -94,16 +92,6 @@ def soak(
         log.append(finding)
         if not (finding.where or isinstance(error, DeviceError | RuntimeError | MemoryError)):
             raise  # nobody's but ours
-
-
-def own_path(session: Session, inputs: Inputs) -> OwnPath:
-    """What ``build_graphed`` returns, warmed up."""
-    path = OwnPath(session)
-    path.make(inputs)
-    return path
-
-
-_PATHS: Final[Mapping[Method, PathMaker]] = {"capture": ready_graph, "own": own_path}
 
 
 class _AbortError(RuntimeError):

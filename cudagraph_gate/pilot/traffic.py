@@ -10,7 +10,7 @@ import gc
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
@@ -25,12 +25,14 @@ from cudagraph_gate.pilot.arrivals import Arrivals, arrivals, has_rate
 from cudagraph_gate.pilot.blame import blame
 from cudagraph_gate.pilot.comparing import compare_repeats
 from cudagraph_gate.pilot.findings import Findings
-from cudagraph_gate.pilot.graph_path import WARM_UP_REQUESTS, GraphPath, ready_graph
+from cudagraph_gate.pilot.graph_path import WARM_UP_REQUESTS, GraphPath
 from cudagraph_gate.pilot.jobs import RungJob
 from cudagraph_gate.pilot.measure import Request, normal_request, timed
+from cudagraph_gate.pilot.own_path import PATH_MAKERS, PathMaker
 from cudagraph_gate.pilot.session import Inputs, Loaded, Session, build
 from cudagraph_gate.pilot.trial_log import TrialLog
 from cudagraph_gate.records import Finding, PathName, Phase, TrafficRun
+from cudagraph_gate.workload import call_user
 from cudagraph_gate.workload.shapes import Mix, mix_of
 
 LEVELS: Final = (0.3, 0.6, 0.8, 0.95, 1.1)
@@ -54,12 +56,13 @@ KEPT_INPUT_SETS: Final = 4
 """Of each shape: all shapes of the mix are in memory together."""
 PATHS: Final[tuple[PathName, ...]] = ("normal", "graph")
 
-PathMaker = Callable[[Session, Inputs], GraphPath]
-"""Makes the graph path of a session, ready to serve, from the inputs of one request."""
 
-
-def try_traffic(loaded: Loaded, log: TrialLog, job: RungJob, make_path: PathMaker = ready_graph) -> None:
+def try_traffic(loaded: Loaded, log: TrialLog, job: RungJob, make_path: PathMaker | None = None) -> None:
     """Serve the mix by both paths at each load level and log every run.
+
+    Shapes are built and their graphs made one after the other, the smallest first, as an application meets
+    them: what a later shape replaces under an earlier graph is seen. ``make_path`` takes the place of the
+    usual way to a graph path.
 
     Shapes of the mix that are not in ``job.captured`` take the normal path in both. Failures become
     findings; WorkloadError is raised where the workload itself fails, and what :func:`mix_of` raises.
@@ -72,9 +75,13 @@ def try_traffic(loaded: Loaded, log: TrialLog, job: RungJob, make_path: PathMake
     with _failures_found(loaded, log):
         # The whole mix counts, whatever part of it --shapes chose for the trial.
         known = replace(loaded, shapes={name: loaded.workload.shapes[name] for name in mix.weights})
-        servers = [Server.of(known, name, job.seed) for name in mix.weights]
+        servers: list[Server] = []
         try:
-            _make_paths(servers, job.captured, make_path, log)
+            for name in _smallest_first(known, job.seed):
+                servers.append(Server.of(known, name, job.seed))
+                if name in job.captured:
+                    _make_path(servers[-1], make_path or PATH_MAKERS[job.method], log)
+            servers.sort(key=lambda server: list(mix.weights).index(server.session.shape_name))
             if all(_outputs_agree(server, log) for server in servers if server.path is not None):
                 for run in Traffic(loaded.device, servers, mix, job.seed).runs(log):
                     log.append(run)
@@ -160,15 +167,27 @@ def _baked(updatable: Sequence[bool], input_sets: Sequence[Inputs]) -> list[Inpu
     ]
 
 
-def _make_paths(
-    servers: Sequence[Server], captured: Sequence[str], make_path: PathMaker, log: TrialLog
-) -> None:
-    for server in servers:
-        name = server.session.shape_name
-        if name in captured:
-            log.announce(f"traffic, graph of shape {name}")
-            server.path = make_path(server.session, server.input_sets[0])
-            timed(server.session.device, server.request("graph"), server.input_sets, WARM_UP_REQUESTS)
+def _smallest_first(loaded: Loaded, seed: int) -> list[str]:
+    """Names of the shapes by the bytes of their inputs: buffers that are shared then grow on the way."""
+
+    def nbytes(name: str) -> int:
+        made = call_user(
+            loaded.workload.inputs,
+            loaded.shapes[name],
+            seed,
+            workload=loaded.workload,
+            what=f"inputs({name}, {seed})",
+        )
+        arrays = made if isinstance(made, tuple | list) else (made,)
+        return sum(int(getattr(array, "nbytes", 0)) for array in arrays)
+
+    return sorted(loaded.shapes, key=nbytes)
+
+
+def _make_path(server: Server, make_path: PathMaker, log: TrialLog) -> None:
+    log.announce(f"traffic, graph of shape {server.session.shape_name}")
+    server.path = make_path(server.session, server.input_sets[0])
+    timed(server.session.device, server.request("graph"), server.input_sets, WARM_UP_REQUESTS)
 
 
 def _outputs_agree(server: Server, log: TrialLog) -> bool:
@@ -181,7 +200,10 @@ def _outputs_agree(server: Server, log: TrialLog) -> bool:
     expected = correctness.expect(session, server.input_sets)
     if not all(found.equal for found in compare_repeats(log.shape, expected.normal, expected.repeated)):
         return True
-    actual = correctness.follow(session, path.replay, expected.start)
+    held = [*session.state().values(), *expected.start.requests[0]]
+    actual = correctness.follow(
+        session, path.replay, expected.start, before_each=lambda _request: correctness.churn(session, held)
+    )
     for found in correctness.compare_paths(session, expected, actual):
         if found.subject == "outputs" and not found.equal:
             log.append(
@@ -221,7 +243,8 @@ def serve(
             if ends[-1] > due_ns + GIVE_UP_NS:
                 break
     except (Exception, SystemExit):
-        with servers[due.requests[len(ends)]].session.blaming_user():
+        failed = servers[due.requests[len(ends)]]
+        with failed.session.blaming_user("normal" if failed.path is None else path):
             raise
     return tuple(starts), tuple(ends)
 

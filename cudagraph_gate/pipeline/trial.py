@@ -9,12 +9,12 @@ from typing import Any, Final
 from cudagraph_gate.errors import EvidenceError, NoDeviceError, UsageError
 from cudagraph_gate.evidence import Run, create_run, newest_run, open_run
 from cudagraph_gate.gates import Policy
-from cudagraph_gate.gates.rungs import judge_rung, ladder, shapes_that_hold
+from cudagraph_gate.gates.rungs import RUNGS, judge_rung, ladder, shapes_that_hold
 from cudagraph_gate.model import GateStatus
 from cudagraph_gate.pilot.jobs import RungJob, RungKind, TrialJob
 from cudagraph_gate.pilot.worker import WorkerResult
 from cudagraph_gate.pipeline.judging import collect_evidence, stale_fields
-from cudagraph_gate.pipeline.options import Options
+from cudagraph_gate.pipeline.options import LAST_RUNG, Options
 from cudagraph_gate.pipeline.workers import absolute, discard_if_empty, raise_failure, require_module, work
 from cudagraph_gate.records import Method
 
@@ -64,12 +64,14 @@ class _Climb:
         self._rung("memory")
         for shape in self._shapes[1:]:
             self._try(shape, self._method)
-        if not self._goes_on_after(3):
-            return
-        for number, kind in self._later_rungs():
-            self._rung(kind)
-            if not self._goes_on_after(number):
-                return
+        held = self._goes_on_after(3)
+        for number, kind in self._instances_and_threads():
+            if held:
+                self._rung(kind)
+                held = self._goes_on_after(number)
+        # A rung that fails only binds the use of the graph; the mix is served one by one anyway.
+        if self._answer.get("traffic") and self._options.rungs == LAST_RUNG and (held or self._is_bound()):
+            self._rung("traffic")
 
     def write_end(self) -> None:
         """Log how far the ladder held."""
@@ -94,12 +96,15 @@ class _Climb:
         method: Method = self._answer.get("method", "capture")
         return method
 
-    def _later_rungs(self) -> Iterator[tuple[int, RungKind]]:
+    def _instances_and_threads(self) -> Iterator[tuple[int, RungKind]]:
         if self._method == "capture":  # a path of the workload's own is tried with one request at a time
             yield 4, "instances"
             yield 5, "concurrency"
-        if self._answer.get("traffic"):
-            yield 6, "traffic"
+
+    def _is_bound(self) -> bool:
+        """Whether the last rung that was tried fails, and leaves a use of the graph."""
+        last = ladder(collect_evidence(self._run), self._policy)[-1]
+        return last.status is GateStatus.FAIL and bool(RUNGS[last.number - 1].bound_to)
 
     def _goes_on_after(self, number: int) -> bool:
         if number >= self._options.rungs:

@@ -153,16 +153,18 @@ def test_wrong_outputs_of_both_paths_fail_and_say_so() -> None:
     assert judged(runs)[2].endswith("and so do 3 of the normal path")
 
 
-def test_a_normal_path_that_is_wrong_is_no_yardstick() -> None:
+def test_a_normal_path_that_is_wrong_in_threads_means_serial_use() -> None:
     runs = [*log(), block("normal", 20, 1_000_000, wrong=1)]
-    assert judged(runs)[:2] == (GateStatus.UNKNOWN, Reason.UNMEASURABLE)
+    status, code, sentence = judged(runs)
+    assert (status, code) == (GateStatus.FAIL, Reason.REPLAY_RACE)
+    assert "the workload itself serves one request at a time" in sentence
 
 
 @pytest.mark.parametrize(
     ("path", "status", "code"),
     [
         ("graph", GateStatus.FAIL, Reason.REPLAY_RACE),
-        ("normal", GateStatus.UNKNOWN, Reason.UNMEASURABLE),
+        ("normal", GateStatus.FAIL, Reason.REPLAY_RACE),
     ],
 )
 def test_a_thread_that_fails_decides_by_its_path(path: str, status: GateStatus, code: Reason) -> None:

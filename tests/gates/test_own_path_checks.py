@@ -32,6 +32,11 @@ def answer(*records: Record) -> tuple[GateStatus, Reason | None, str]:
     return check.status, check.code, check.sentence
 
 
+def test_a_mixture_with_more_launches_than_requests_is_undecided() -> None:
+    status, code, _sentence = answer(idle(graph_launches=12))  # two each for six requests, none for four
+    assert (status, code) == (GateStatus.UNKNOWN, Reason.NO_GRAPH_USED)
+
+
 def test_a_path_that_launches_a_graph_for_each_request_holds() -> None:
     status, code, sentence = answer(idle("normal", graph_launches=0), idle())
     assert (status, code) == (GateStatus.PASS, None)

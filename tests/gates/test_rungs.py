@@ -249,6 +249,13 @@ def test_a_mix_that_was_tried_and_fails_counts_above_a_rung_that_does_not_hold(n
     assert decided(evidence) is Decision.NO_GO
 
 
+@pytest.mark.parametrize("name", ["instances", "concurrency"])
+def test_a_declared_mix_must_be_tried_where_a_rung_only_binds_the_use(name: str) -> None:
+    evidence = later(**{name: WRONG[name]}, traffic=None)
+    assert (gate_6(evidence).status, gate_6(evidence).code) == (UNKNOWN, Reason.NOT_TRIED)
+    assert decided(evidence) is Decision.INCONCLUSIVE
+
+
 @pytest.mark.parametrize(("number", "name"), LATER)
 def test_a_rung_without_records_is_undecided(number: int, name: str) -> None:
     evidence = later(**{name: None})

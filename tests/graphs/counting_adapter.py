@@ -108,7 +108,7 @@ class FakeStream:
         return FakeEvent(self._calls)
 
     def wait(self, event: Event) -> None:
-        raise NotImplementedError
+        self._calls("stream_wait")
 
 
 class FakeExecutable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -307,13 +308,41 @@ def test_an_error_of_the_application_leaves_the_graph_alone() -> None:
     assert use(cache, shop) is shop.made[0]
 
 
-def test_a_graph_that_was_given_up_in_a_nested_lease_counts_once() -> None:
+def test_a_graph_that_was_given_up_in_a_lease_counts_once() -> None:
     cache, shop = cached()
-    with cache.lease(key(), shop.make) as outer, cache.lease(key(), shop.make) as inner:
-        assert inner is outer is not None
-        inner.invalidate()
+    with cache.lease(key(), shop.make) as graphed:
+        assert graphed is not None
+        graphed.invalidate()
     assert cache.statistics.failures == 1
     assert cache.failures == {key(): "the graph was given up while it was leased"}
+
+
+def test_one_thread_may_not_lease_a_graph_twice_at_a_time() -> None:
+    cache, shop = cached()
+    with cache.lease(key(), shop.make) as graphed:
+        assert graphed is not None
+        with pytest.raises(RuntimeError, match="leases this graph already"), cache.lease(key(), shop.make):
+            pass
+    assert cache.statistics.leased == 0
+    assert use(cache, shop) is not None
+
+
+def test_a_lease_may_end_in_another_thread() -> None:
+    cache, shop = cached()
+    lease = cache.lease(key(), shop.make)
+    lease.__enter__()
+    thread = threading.Thread(target=lease.__exit__, args=(None, None, None))
+    thread.start()
+    thread.join()
+    assert cache.statistics.leased == 0
+    assert use(cache, shop) is not None
+
+
+def test_the_next_lease_on_another_stream_waits_for_the_last_ones_work() -> None:
+    cache, shop = cached()
+    for _ in range(2):
+        use(cache, shop)
+    assert shop.adapters[0].calls.counts["stream_wait"] == 1
 
 
 def test_a_make_may_not_lease() -> None:

@@ -155,7 +155,29 @@ def test_warming_up_runs_the_step_and_waits() -> None:
     graphed, adapter, step = made(State.IDLE)
     graphed.warm_up(3)
     assert step.runs == 3
-    assert adapter.calls.counts == {"synchronize": 1}
+    assert adapter.calls.counts == {"static_like": 6, "synchronize": 1}  # each run has copies of two inputs
+
+
+def test_warming_up_leaves_inputs_alone_that_the_step_changes_in_place() -> None:
+    given = values(2)
+
+    def step(x: Any) -> Any:
+        x += 1
+        return x
+
+    GraphedStep(CountingAdapter(), step, (given,)).warm_up(3)
+    np.testing.assert_array_equal(given, values(2))
+
+
+def test_preparing_leaves_the_applications_state_as_it_was() -> None:
+    total = values(0)
+
+    def step(x: Any) -> Any:
+        np.add(total, x, out=total)
+        return total
+
+    GraphedStep(CountingAdapter(), step, (values(2),)).prepare(state=[total])
+    np.testing.assert_array_equal(total, values(0))
 
 
 def test_the_capture_uses_static_copies_that_were_waited_for() -> None:
@@ -270,7 +292,7 @@ def test_a_graph_of_another_source_goes_through_the_same_states() -> None:
     np.testing.assert_array_equal(graphed.outputs, values(9) - values(1))
     np.testing.assert_array_equal(graphed(values(5), values(2)), np.full(4, 3.0))
     np.testing.assert_array_equal(source.static[0], values(5))
-    assert adapter.calls.counts["static_like"] == 0
+    assert adapter.calls.counts["static_like"] == 6  # of the warm-up alone
 
 
 def test_a_source_with_other_inputs_than_the_step_leads_to_the_normal_path() -> None:
