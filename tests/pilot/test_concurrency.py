@@ -179,7 +179,7 @@ def test_a_lost_device_is_told_of_the_path_that_was_at_work(tmp_path: Path) -> N
     run, finding = found.of(ConcurrentRun)[-1], found.finding()
     assert run.failure.startswith("StickyError: ")
     assert (finding.code, finding.blocks) == (Reason.CRASH, run.path == "graph")
-    assert judged(found)[0] is (GateStatus.FAIL if run.path == "graph" else GateStatus.UNKNOWN)
+    assert judged(found)[0] is GateStatus.FAIL
 
 
 # --- a GPU ------------------------------------------------------------------------------------------
