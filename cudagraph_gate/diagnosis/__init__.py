@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from cudagraph_gate.diagnosis.conclusion import conclude
 from cudagraph_gate.diagnosis.host_time import host_work_of
 from cudagraph_gate.diagnosis.idle import IdleOfDevice, idle_of_devices
-from cudagraph_gate.diagnosis.intervals import Window
 from cudagraph_gate.diagnosis.launches import launches_of
 from cudagraph_gate.diagnosis.limiter import Limits, idle_gaps_of, limits_of, most_telling
 from cudagraph_gate.diagnosis.pieces import idle_pieces
@@ -21,6 +20,7 @@ from cudagraph_gate.diagnosis.requests import overlapping, requests_of
 from cudagraph_gate.diagnosis.segments import segments_of
 from cudagraph_gate.diagnosis.submission import operations_with_submission, started_early, submission_known
 from cudagraph_gate.model import Diagnosis, Limiter, NotMeasured, ProfileTimes, Requests
+from cudagraph_gate.timeline.intervals import Window
 from cudagraph_gate.timeline.table import Timeline
 
 EARLY_SHARE: Final = 0.01

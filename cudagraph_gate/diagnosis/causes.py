@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from cudagraph_gate.diagnosis.intervals import (
+from cudagraph_gate.diagnosis.submission import distinct, flags, ints
+from cudagraph_gate.model import Cause
+from cudagraph_gate.timeline.intervals import (
     Bools,
     Codes,
     Int64,
@@ -24,8 +26,6 @@ from cudagraph_gate.diagnosis.intervals import (
     split,
     union,
 )
-from cudagraph_gate.diagnosis.submission import distinct, flags, ints
-from cudagraph_gate.model import Cause
 
 CAUSES: Final = tuple(Cause)
 """Every cause; its position here is its code in arrays."""

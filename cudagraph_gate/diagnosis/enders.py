@@ -10,17 +10,6 @@ import numpy.typing as npt
 import pandas as pd
 
 from cudagraph_gate.diagnosis.causes import Enders
-from cudagraph_gate.diagnosis.intervals import (
-    Bools,
-    Int64,
-    Intervals,
-    Window,
-    expand,
-    in_order,
-    int64,
-    places_in,
-    reach_before,
-)
 from cudagraph_gate.diagnosis.submission import (
     BEGIN_NS,
     CALL_ROW,
@@ -31,6 +20,17 @@ from cudagraph_gate.diagnosis.submission import (
     flags,
     group_codes,
     ints,
+)
+from cudagraph_gate.timeline.intervals import (
+    Bools,
+    Int64,
+    Intervals,
+    Window,
+    expand,
+    in_order,
+    int64,
+    places_in,
+    reach_before,
 )
 
 

@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from cudagraph_gate.diagnosis.intervals import Int64, blocks, int64
 from cudagraph_gate.model import Histogram
+from cudagraph_gate.timeline.intervals import Int64, blocks, int64
 
 EDGES_NS: Final = (0, *(step * 10**power for power in range(2, 10) for step in (1, 2, 5)))
 """Lower ends of the buckets: 1-2-5 steps, which read as round times, from 100 ns (less than any launch call

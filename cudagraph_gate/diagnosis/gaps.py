@@ -7,8 +7,8 @@ from typing import Final
 import numpy as np
 
 from cudagraph_gate.diagnosis.causes import CAUSES, CausedPieces
-from cudagraph_gate.diagnosis.intervals import Int64, blocks, int64
 from cudagraph_gate.model import SUBMISSION_CAUSES, Cause
+from cudagraph_gate.timeline.intervals import Int64, blocks, int64
 
 LONG_GAP_NS: Final = 1_000_000
 """Longer gaps are no matter of launching one operation: the slowest frameworks take 0.1 ms for it, and a few

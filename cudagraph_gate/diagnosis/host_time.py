@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from cudagraph_gate.diagnosis.causes import CAUSES, CausedPieces, of_thread
-from cudagraph_gate.diagnosis.intervals import Bools, Int64, Intervals, Pieces, overlap_ns, union
 from cudagraph_gate.diagnosis.submission import ints
 from cudagraph_gate.model import Cause, HostWork, NotMeasured
+from cudagraph_gate.timeline.intervals import Bools, Int64, Intervals, Pieces, overlap_ns, union
 from cudagraph_gate.timeline.table import Timeline
 
 NO_CPU_TIME: Final = NotMeasured(reason="the CPU time of the submitting threads was not recorded")

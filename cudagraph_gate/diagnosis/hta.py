@@ -23,9 +23,9 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from cudagraph_gate.diagnosis.intervals import Bools, Int64, int64, union
 from cudagraph_gate.diagnosis.submission import BEGIN_NS, CALL_ROW, NO_ROW, ints, operations_with_submission
 from cudagraph_gate.model import HtaIdle, HtaTemporal
+from cudagraph_gate.timeline.intervals import Bools, Int64, int64, union
 from cudagraph_gate.timeline.table import KERNEL, Timeline
 
 KERNEL_WAIT_BELOW_NS: Final = 30_000

@@ -18,18 +18,6 @@ from cudagraph_gate.diagnosis.causes import (
     of_thread,
 )
 from cudagraph_gate.diagnosis.enders import Running, enders_of, running_in
-from cudagraph_gate.diagnosis.intervals import (
-    Bools,
-    Int64,
-    Intervals,
-    Window,
-    blocks,
-    clip,
-    complement,
-    int64,
-    overlap_ns,
-    union,
-)
 from cudagraph_gate.diagnosis.submission import (
     BEGIN_NS,
     FINISH_NS,
@@ -43,6 +31,18 @@ from cudagraph_gate.diagnosis.submission import (
 )
 from cudagraph_gate.model import Cause, DeviceIdle, IdleInterval, Measured, NotMeasured
 from cudagraph_gate.timeline.api_names import BEGIN_CAPTURE, END_CAPTURE, is_graph_launch, is_kernel_launch
+from cudagraph_gate.timeline.intervals import (
+    Bools,
+    Int64,
+    Intervals,
+    Window,
+    blocks,
+    clip,
+    complement,
+    int64,
+    overlap_ns,
+    union,
+)
 from cudagraph_gate.timeline.lost_launches import captured_launches
 from cudagraph_gate.timeline.table import GRAPH, KERNEL, REQUEST_DOMAIN, Timeline
 

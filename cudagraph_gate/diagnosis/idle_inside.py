@@ -9,8 +9,8 @@ import numpy as np
 
 from cudagraph_gate.diagnosis.causes import CAUSES, CausedPieces
 from cudagraph_gate.diagnosis.idle import IdleOfDevice
-from cudagraph_gate.diagnosis.intervals import Int64, int64
 from cudagraph_gate.model import SUBMISSION_CAUSES, IdleCauses, NotMeasured
+from cudagraph_gate.timeline.intervals import Int64, int64
 
 NO_DEVICE: Final = NotMeasured(reason="no device of the process was busy in the window")
 

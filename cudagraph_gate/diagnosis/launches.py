@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from cudagraph_gate.diagnosis.gap_histogram import histogram
-from cudagraph_gate.diagnosis.intervals import Bools, Codes, Int64, Window, blocks, int64
 from cudagraph_gate.diagnosis.phases import phases_of
 from cudagraph_gate.diagnosis.queue_depth import queue_depth_of
 from cudagraph_gate.diagnosis.submission import (
@@ -38,6 +37,7 @@ from cudagraph_gate.model import (
 from cudagraph_gate.stats import distribution
 from cudagraph_gate.timeline.api_names import is_graph_launch
 from cudagraph_gate.timeline.families import time_order
+from cudagraph_gate.timeline.intervals import Bools, Codes, Int64, Window, blocks, int64
 from cudagraph_gate.timeline.table import KERNEL, Timeline
 
 SUBMITTED: Final = ["kind", "graph", "start_ns", "end_ns", CALL_ROW, BEGIN_NS]

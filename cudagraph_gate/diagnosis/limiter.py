@@ -13,7 +13,6 @@ from cudagraph_gate.diagnosis.causes import CAUSES, CausedPieces
 from cudagraph_gate.diagnosis.gap_histogram import EDGES_NS, buckets_of, histogram
 from cudagraph_gate.diagnosis.gaps import late_starts, longest_launch_gap_ns
 from cudagraph_gate.diagnosis.idle import IdleOfDevice
-from cudagraph_gate.diagnosis.intervals import Int64, blocks, int64
 from cudagraph_gate.diagnosis.submission import ints
 from cudagraph_gate.model import (
     SUBMISSION_CAUSES,
@@ -25,6 +24,7 @@ from cudagraph_gate.model import (
     NotMeasured,
     Requests,
 )
+from cudagraph_gate.timeline.intervals import Int64, blocks, int64
 
 FULLY_BUSY_SHARE: Final = 0.95
 """From this busy share on, what is left is within the run-to-run noise of GPU-bound workloads (about 5 %)."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from cudagraph_gate.diagnosis.intervals import Codes, Int64, taken
 from cudagraph_gate.diagnosis.submission import CALL_ROW, NO_ROW, ints
 from cudagraph_gate.model import Distribution, LaunchPhases, NotMeasured
 from cudagraph_gate.stats import distribution
+from cudagraph_gate.timeline.intervals import Codes, Int64, taken
 from cudagraph_gate.timeline.table import KERNEL
 
 

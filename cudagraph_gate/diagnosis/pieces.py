@@ -10,10 +10,10 @@ import pandas as pd
 
 from cudagraph_gate.diagnosis.causes import CAUSES, CausedPieces
 from cudagraph_gate.diagnosis.idle import idle_of_devices
-from cudagraph_gate.diagnosis.intervals import Window
 from cudagraph_gate.diagnosis.submission import operations_with_submission
 from cudagraph_gate.model import DeviceIdle
 from cudagraph_gate.timeline.families import constant
+from cudagraph_gate.timeline.intervals import Window
 from cudagraph_gate.timeline.perfetto import IDLE_COLUMNS
 from cudagraph_gate.timeline.table import Timeline, frame
 from cudagraph_gate.timeline.texts import coded

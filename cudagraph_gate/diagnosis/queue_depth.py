@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from cudagraph_gate.diagnosis.intervals import Int64, Window, blocks, int64, places_in
 from cudagraph_gate.diagnosis.submission import BEGIN_NS, ints, launch_keys, submission_known
 from cudagraph_gate.model import NotMeasured, QueueDepth
+from cudagraph_gate.timeline.intervals import Int64, Window, blocks, int64, places_in
 
 PARTS: Final = 60
 """Equal parts of the window over which the depth is told: as many points as fit on one line of a terminal."""

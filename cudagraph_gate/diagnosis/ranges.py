@@ -13,7 +13,6 @@ import pandas as pd
 from cudagraph_gate.diagnosis.causes import CAUSES
 from cudagraph_gate.diagnosis.idle import IdleOfDevice
 from cudagraph_gate.diagnosis.idle_inside import NO_DEVICE, by_cause, idle_inside, most_wasted
-from cudagraph_gate.diagnosis.intervals import Bools, Int64, Window, int64, overlap_ns, union
 from cudagraph_gate.diagnosis.submission import (
     BEGIN_NS,
     CALL_ROW,
@@ -22,6 +21,7 @@ from cudagraph_gate.diagnosis.submission import (
     touches,
 )
 from cudagraph_gate.model import IdleCauses, NotMeasured, RangeSummary
+from cudagraph_gate.timeline.intervals import Bools, Int64, Window, int64, overlap_ns, union
 from cudagraph_gate.timeline.table import REQUEST_DOMAIN, Timeline
 from cudagraph_gate.timeline.texts import coded
 

@@ -14,15 +14,6 @@ import pandas as pd
 from cudagraph_gate.diagnosis.causes import CAUSES
 from cudagraph_gate.diagnosis.idle import IdleOfDevice, why_not_measurable
 from cudagraph_gate.diagnosis.idle_inside import NO_DEVICE, by_cause, idle_inside, most_wasted
-from cudagraph_gate.diagnosis.intervals import (
-    Bools,
-    Int64,
-    Window,
-    expand,
-    grouped_union_ns,
-    int64,
-    overlap_ns,
-)
 from cudagraph_gate.diagnosis.submission import (
     BEGIN_NS,
     flags,
@@ -33,6 +24,15 @@ from cudagraph_gate.diagnosis.submission import (
 )
 from cudagraph_gate.model import SUBMISSION_CAUSES, IdleCauses, Measured, NotMeasured, Requests
 from cudagraph_gate.stats import distribution
+from cudagraph_gate.timeline.intervals import (
+    Bools,
+    Int64,
+    Window,
+    expand,
+    grouped_union_ns,
+    int64,
+    overlap_ns,
+)
 from cudagraph_gate.timeline.table import KERNEL, Timeline
 
 SHAPE_COLUMNS: Final = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from cudagraph_gate.diagnosis.intervals import Int64, expand, int64
 from cudagraph_gate.diagnosis.segment_hashing import mixed, sequence_hashes
+from cudagraph_gate.timeline.intervals import Int64, expand, int64
 
 ALIKE: Final = 0.5
 """Slices that have at least half of all their tokens in common are variants of one segment."""

@@ -9,11 +9,11 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from cudagraph_gate.diagnosis.intervals import Bools, Int64, int64
 from cudagraph_gate.diagnosis.segment_alike import Alike, groups_of_alike
 from cudagraph_gate.diagnosis.segment_periods import MIN_REPEATS, find_period
 from cudagraph_gate.diagnosis.segment_tokens import Lane
 from cudagraph_gate.diagnosis.submission import flags, ints
+from cudagraph_gate.timeline.intervals import Bools, Int64, int64
 from cudagraph_gate.timeline.table import DIGITS, REQUEST_DOMAIN, Timeline
 
 MIN_OPERATIONS: Final = 2

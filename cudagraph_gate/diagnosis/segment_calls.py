@@ -13,7 +13,6 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from cudagraph_gate.diagnosis.intervals import Bools, Int64, int64
 from cudagraph_gate.diagnosis.segment_boundaries import (
     Repeats,
     blocking_calls,
@@ -23,6 +22,7 @@ from cudagraph_gate.diagnosis.segment_boundaries import (
 from cudagraph_gate.diagnosis.segment_tokens import Lane
 from cudagraph_gate.diagnosis.submission import ints, outermost
 from cudagraph_gate.model import CallSite, CallSummary, Capturability, MapRole
+from cudagraph_gate.timeline.intervals import Bools, Int64, int64
 from cudagraph_gate.timeline.table import Timeline
 
 MOST_SITES: Final = 3

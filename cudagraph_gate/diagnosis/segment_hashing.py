@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from cudagraph_gate.diagnosis.intervals import BLOCK, Int64, blocks, expand
+from cudagraph_gate.timeline.intervals import BLOCK, Int64, blocks, expand
 
 UInt64 = npt.NDArray[np.uint64]
 

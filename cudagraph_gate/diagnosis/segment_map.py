@@ -9,12 +9,12 @@ import msgspec
 import numpy as np
 import pandas as pd
 
-from cudagraph_gate.diagnosis.intervals import Int64, int64, union
 from cudagraph_gate.diagnosis.segment_calls import BLOCKING_RULE, EVENT_RECORD, CallRule, rule_of
 from cudagraph_gate.diagnosis.segment_prediction import Repeat
 from cudagraph_gate.diagnosis.segment_tokens import Lane
 from cudagraph_gate.diagnosis.submission import ints
 from cudagraph_gate.model import Capturability, MapEdge, MapNode, MapRole, SegmentMap
+from cudagraph_gate.timeline.intervals import Int64, int64, union
 from cudagraph_gate.timeline.kernel_libraries import library_of
 from cudagraph_gate.timeline.kernel_names import kernel_name
 from cudagraph_gate.timeline.table import KERNEL

@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from cudagraph_gate.diagnosis.intervals import Bools, Int64, int64
 from cudagraph_gate.diagnosis.segment_hashing import ODD, UInt64, mixed
+from cudagraph_gate.timeline.intervals import Bools, Int64, int64
 
 GRAM: Final = 8
 """Tokens compared together in the search: so many in a row seldom agree by chance, and one inserted

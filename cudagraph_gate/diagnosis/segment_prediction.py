@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from cudagraph_gate.diagnosis.intervals import Int64, int64, union
 from cudagraph_gate.diagnosis.prediction import (
     GRAPH_LAUNCH_NS,
     NODE_GAP_HIGH_NS,
@@ -18,6 +17,7 @@ from cudagraph_gate.diagnosis.segment_calls import EVENT_RECORD, LaneCalls
 from cudagraph_gate.diagnosis.segment_tokens import Lane
 from cudagraph_gate.diagnosis.submission import ints
 from cudagraph_gate.model import Measured, ReplayPrediction
+from cudagraph_gate.timeline.intervals import Int64, int64, union
 
 
 @dataclass(frozen=True)

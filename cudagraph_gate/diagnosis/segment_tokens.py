@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from cudagraph_gate.diagnosis.intervals import Bools, Int64, Window, int64, taken
 from cudagraph_gate.diagnosis.segment_hashing import ALL_COLUMNS, UInt64, grouped, mixed, operation_hashes
 from cudagraph_gate.diagnosis.submission import (
     BEGIN_NS,
@@ -25,6 +24,7 @@ from cudagraph_gate.diagnosis.submission import (
     touches,
 )
 from cudagraph_gate.timeline.api_names import is_graph_launch
+from cudagraph_gate.timeline.intervals import Bools, Int64, Window, int64, taken
 from cudagraph_gate.timeline.table import GRAPH, Timeline
 
 

@@ -9,7 +9,6 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from cudagraph_gate.diagnosis.intervals import Int64, expand, int64
 from cudagraph_gate.diagnosis.segment_boundaries import MIN_OPERATIONS, Repeats
 from cudagraph_gate.diagnosis.segment_hashing import (
     SHAPE_COLUMNS,
@@ -23,6 +22,7 @@ from cudagraph_gate.diagnosis.segment_hashing import (
 from cudagraph_gate.diagnosis.segment_periods import grams
 from cudagraph_gate.diagnosis.segment_tokens import Lane
 from cudagraph_gate.model import NotMeasured, SegmentVariant, SegmentVariation, StablePiece
+from cudagraph_gate.timeline.intervals import Int64, expand, int64
 
 MOST_VARIANTS: Final = 10
 """Variants that are listed: what a person reads; all count in the shares."""

@@ -12,16 +12,6 @@ import pandas as pd
 
 from cudagraph_gate.diagnosis.gaps import launch_idle_ns
 from cudagraph_gate.diagnosis.idle import IdleOfDevice
-from cudagraph_gate.diagnosis.intervals import (
-    Int64,
-    Window,
-    clip,
-    expand,
-    grouped_union_ns,
-    int64,
-    taken,
-    union,
-)
 from cudagraph_gate.diagnosis.segment_boundaries import Repeats, repeats_of
 from cudagraph_gate.diagnosis.segment_calls import LaneCalls, lane_calls, summaries_of
 from cudagraph_gate.diagnosis.segment_hashing import UInt64, reduced
@@ -44,6 +34,16 @@ from cudagraph_gate.model import (
     Segment,
 )
 from cudagraph_gate.stats import distribution
+from cudagraph_gate.timeline.intervals import (
+    Int64,
+    Window,
+    clip,
+    expand,
+    grouped_union_ns,
+    int64,
+    taken,
+    union,
+)
 from cudagraph_gate.timeline.table import KERNEL, Timeline
 
 MOST_SEGMENTS: Final = 10

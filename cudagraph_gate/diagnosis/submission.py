@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from cudagraph_gate.diagnosis.intervals import Bools, Codes, Int64, Window, blocks, int64, reach_before, taken
 from cudagraph_gate.timeline.families import call_order, constant, operation_order
+from cudagraph_gate.timeline.intervals import Bools, Codes, Int64, Window, blocks, int64, reach_before, taken
 from cudagraph_gate.timeline.table import Timeline
 
 CALL_ROW: Final = "call_row"

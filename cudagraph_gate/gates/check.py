@@ -80,6 +80,13 @@ def worst(checks: Sequence[Check]) -> tuple[Check, ...]:
     return (undecided(Reason.NOT_TRIED, "nothing was checked"),)
 
 
+def joined(checks: Sequence[Check]) -> Check:
+    """The worst status with each sentence that has it, and the first one's code."""
+    decisive = worst(checks)
+    sentences = dict.fromkeys(check.sentence for check in decisive)
+    return Check(decisive[0].status, one_line("; ".join(sentences)), decisive[0].code)
+
+
 def finding_checks(trial: ShapeTrial, phases: frozenset[Phase]) -> list[Check]:
     """The blocking findings of ``phases``."""
     return [

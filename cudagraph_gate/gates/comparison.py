@@ -161,12 +161,13 @@ def _tail_checks(paths: PathComparison, policy: Policy) -> Iterable[Check]:
     if isinstance(paths.p95, NotMeasured):
         yield undecided(Reason.UNMEASURABLE, paths.p95.reason)
     else:
-        yield _tail_check("P95", paths.p95, policy)
+        yield tail_check("P95", paths.p95, policy)
     if isinstance(paths.p99, QuantilePair):
-        yield _tail_check("P99", paths.p99, policy)
+        yield tail_check("P99", paths.p99, policy)
 
 
-def _tail_check(name: str, pair: QuantilePair, policy: Policy) -> Check:
+def tail_check(name: str, pair: QuantilePair, policy: Policy) -> Check:
+    """Whether a tail is longer by graphs than the policy allows."""
     limit = 1 + policy.max_tail_regression
     seen = (
         f"{name} {duration(pair.normal_ns)} normal, {duration(pair.graph_ns)} graph, "

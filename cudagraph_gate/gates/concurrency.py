@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from cudagraph_gate.gates.check import Check, fails, holds, undecided
-from cudagraph_gate.gates.instances import joined
+from cudagraph_gate.gates.check import Check, fails, holds, joined, undecided
+from cudagraph_gate.gates.comparison import tail_check
+from cudagraph_gate.gates.latency import BOOTSTRAP_SEED, QuantilePair
 from cudagraph_gate.gates.policy import Policy
 from cudagraph_gate.gates.wording import duration, percent
 from cudagraph_gate.model import NotMeasured, Reason
@@ -15,54 +16,22 @@ from cudagraph_gate.records import ConcurrentRun, Record
 from cudagraph_gate.stats import (
     MIN_BLOCKS,
     Blocks,
-    NoiseFloor,
-    QuantileRatio,
     compare_blocks,
     enough_requests,
     noise_floor,
     quantile_ns,
 )
 
-BOOTSTRAP_SEED: Final = 0
-"""Fixed, so that the same log always gives the same verdict."""
 P50, P95 = 0.50, 0.95
-
-
-@dataclass(frozen=True)
-class _Pair:
-    """One figure of both paths, in ns, and the graph path's over the normal one's."""
-
-    normal_ns: int
-    graph_ns: int
-    ratio: QuantileRatio
-    noise: NoiseFloor
-    """Normal against normal: its blocks in the order of their measurement, every other one."""
-
-    @classmethod
-    def of(cls, normal: Blocks, graph: Blocks, quantile: float) -> _Pair | NotMeasured:
-        halves = normal[0::2], normal[1::2]
-        if not all(quantile_ns(blocks, quantile) > 0 for blocks in (normal, *halves)):
-            return NotMeasured(reason="the normal path's requests take no time: the clock is too coarse")
-        return cls(
-            quantile_ns(normal, quantile),
-            quantile_ns(graph, quantile),
-            compare_blocks(normal, graph, quantile, BOOTSTRAP_SEED),
-            noise_floor(*halves, quantile, BOOTSTRAP_SEED),
-        )
-
-    def as_dict(self) -> dict[str, Any]:
-        """For the report."""
-        interval = {"ratio": self.ratio.ratio, "low": self.ratio.low, "high": self.ratio.high}
-        return {"normal_ns": self.normal_ns, "graph_ns": self.graph_ns, **interval}
 
 
 @dataclass(frozen=True)
 class _Compared:
     """Both paths' blocks in numbers."""
 
-    p50: _Pair | NotMeasured
-    p95: _Pair | NotMeasured
-    per_request: _Pair | NotMeasured
+    p50: QuantilePair | NotMeasured
+    p95: QuantilePair | NotMeasured
+    per_request: QuantilePair | NotMeasured
     """Elapsed time of a block over its requests: the inverse of the throughput."""
 
 
@@ -154,9 +123,22 @@ def _compared(runs: Sequence[ConcurrentRun]) -> _Compared | NotMeasured:
     )
     fewest = min(sum(map(len, normal)), sum(map(len, graph)))
     return _Compared(
-        p50=_Pair.of(normal, graph, P50),
-        p95=enough_requests(fewest, P95) or _Pair.of(normal, graph, P95),
-        per_request=_Pair.of(normal_each, graph_each, P50),
+        p50=_pair(normal, graph, P50),
+        p95=enough_requests(fewest, P95) or _pair(normal, graph, P95),
+        per_request=_pair(normal_each, graph_each, P50),
+    )
+
+
+def _pair(normal: Blocks, graph: Blocks, quantile: float) -> QuantilePair | NotMeasured:
+    """One figure of both paths; the noise is that of the normal path's blocks, every other one."""
+    halves = normal[0::2], normal[1::2]
+    if not all(quantile_ns(blocks, quantile) > 0 for blocks in (normal, *halves)):
+        return NotMeasured(reason="the normal path's requests take no time: the clock is too coarse")
+    return QuantilePair(
+        normal_ns=quantile_ns(normal, quantile),
+        graph_ns=quantile_ns(graph, quantile),
+        ratio=compare_blocks(normal, graph, quantile, BOOTSTRAP_SEED),
+        noise=noise_floor(*halves, quantile, BOOTSTRAP_SEED),
     )
 
 
@@ -170,10 +152,10 @@ def _checks(compared: _Compared, policy: Policy) -> Iterator[Check]:
     if isinstance(compared.p95, NotMeasured):
         yield undecided(Reason.UNMEASURABLE, f"concurrent P95: {compared.p95.reason}")
     else:
-        yield _tail("concurrent P95", compared.p95, policy)
+        yield tail_check("concurrent P95", compared.p95, policy)
 
 
-def _gain(name: str, pair: _Pair, policy: Policy) -> Check:
+def _gain(name: str, pair: QuantilePair, policy: Policy) -> Check:
     low, high = 1 - pair.ratio.high, 1 - pair.ratio.low
     seen = (
         f"{name} {duration(pair.normal_ns)} normal, {duration(pair.graph_ns)} graph, "
@@ -188,17 +170,3 @@ def _gain(name: str, pair: _Pair, policy: Policy) -> Check:
         return holds(seen)
     beyond = "the noise floor" if pair.noise.upper > policy.min_gain else "the minimum"
     return undecided(Reason.UNMEASURABLE, f"{seen}: not clearly beyond {beyond} {percent(needed)}")
-
-
-def _tail(name: str, pair: _Pair, policy: Policy) -> Check:
-    limit = 1 + policy.max_tail_regression
-    seen = (
-        f"{name} {duration(pair.normal_ns)} normal, {duration(pair.graph_ns)} graph, "
-        f"ratio {pair.ratio.ratio:.3f} ({pair.ratio.low:.3f} to {pair.ratio.high:.3f})"
-    )
-    if pair.ratio.low > max(limit, 1 + pair.noise.upper):
-        return fails(Reason.REGRESS, f"{seen}, the limit is {limit:.3f}")
-    if pair.ratio.ratio > limit:
-        noise = f"noise floor {percent(pair.noise.upper)}"
-        return undecided(Reason.UNMEASURABLE, f"{seen}, not clearly within the limit {limit:.3f} ({noise})")
-    return holds(f"{name} within limits")

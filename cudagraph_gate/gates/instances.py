@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cudagraph_gate.gates.check import Check, fails, holds, undecided, worst
+from cudagraph_gate.gates.check import Check, fails, holds, joined, undecided
 from cudagraph_gate.gates.policy import Policy
-from cudagraph_gate.gates.wording import duration, one_line, percent, size
+from cudagraph_gate.gates.wording import duration, percent, size
 from cudagraph_gate.model import NotMeasured, Reason
 from cudagraph_gate.records import InstanceRun, Record
 
@@ -34,13 +34,6 @@ def measured_instances(records: Sequence[Record], shape: str) -> dict[str, Any]:
         "graph_round_ns": run.graph_ns,
         "speed_up": _speed_up(run),
     }
-
-
-def joined(checks: Sequence[Check]) -> Check:
-    """The worst status with each sentence that has it, and the first one's code."""
-    decisive = worst(checks)
-    sentences = dict.fromkeys(check.sentence for check in decisive)
-    return Check(decisive[0].status, one_line("; ".join(sentences)), decisive[0].code)
 
 
 def _newest(records: Sequence[Record], shape: str) -> InstanceRun | None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +15,7 @@ from cudagraph_gate.gates.check import (
     fails,
     finding_checks,
     holds,
+    joined,
     undecided,
     worker_end,
     worst,
@@ -160,12 +161,6 @@ def _ended(rung: Rung, view: TrialView, policy: Policy) -> RungEnded:
     )
 
 
-def _joined(checks: Sequence[Check]) -> Check:
-    decisive = worst(checks)
-    sentence = one_line("; ".join(dict.fromkeys(check.sentence for check in decisive)))
-    return Check(decisive[0].status, sentence, decisive[0].code)
-
-
 def _target(view: TrialView) -> ShapeTrial | None:
     return view.target if view.target is not None and view.target.records else None
 
@@ -177,7 +172,7 @@ def _fixed_input(view: TrialView, policy: Policy) -> Check:
     target = _target(view)
     if target is None:
         return not_tried(view, view.name)
-    return _joined([*segment_checks(target), *_replay_checks(target, policy)])
+    return joined([*segment_checks(target), *_replay_checks(target, policy)])
 
 
 def _replay_checks(trial: ShapeTrial, policy: Policy) -> list[Check]:
@@ -191,7 +186,7 @@ def _replay_checks(trial: ShapeTrial, policy: Policy) -> list[Check]:
 
 def _fresh_inputs(view: TrialView, policy: Policy) -> Check:
     target = _target(view)
-    return not_tried(view, view.name) if target is None else _joined(trial_checks(target, policy))
+    return not_tried(view, view.name) if target is None else joined(trial_checks(target, policy))
 
 
 def _all_shapes(view: TrialView, policy: Policy) -> Check:
@@ -224,7 +219,7 @@ def _own_worker(view: TrialView, phase: Phase, judged: Callable[[ShapeTrial], Ch
     if trial is None:
         died = f": a worker {worker_end(view.ends[-1])}" if view.ends else ""
         return undecided(Reason.NOT_TRIED, f"it was not tried{died}")
-    return _joined([*finding_checks(trial, frozenset(Phase)), *_end_checks(trial), judged(trial)])
+    return joined([*finding_checks(trial, frozenset(Phase)), *_end_checks(trial), judged(trial)])
 
 
 def _end_checks(trial: ShapeTrial) -> list[Check]:
@@ -251,7 +246,7 @@ def _concurrency(view: TrialView, policy: Policy) -> Check:
 
 def _traffic(view: TrialView, policy: Policy) -> Check:
     def judged(trial: ShapeTrial) -> Check:
-        return _joined([*_served_checks(view, trial, policy), traffic_check(trial.records, policy)])
+        return joined([*_served_checks(view, trial, policy), traffic_check(trial.records, policy)])
 
     return _own_worker(view, Phase.TRAFFIC, judged)
 

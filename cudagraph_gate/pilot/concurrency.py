@@ -16,10 +16,10 @@ from msgspec import structs
 
 from cudagraph_gate.model import Reason
 from cudagraph_gate.pilot import correctness, measure
-from cudagraph_gate.pilot.blame import blame
 from cudagraph_gate.pilot.comparing import Trajectory
 from cudagraph_gate.pilot.correctness import Expectation, follow
 from cudagraph_gate.pilot.crew import Crew, Failure
+from cudagraph_gate.pilot.findings import blamed, failures_found
 from cudagraph_gate.pilot.instance_set import (
     INSTANCES,
     Arrangement,
@@ -29,7 +29,7 @@ from cudagraph_gate.pilot.instance_set import (
     replay,
     step,
 )
-from cudagraph_gate.pilot.instances import arrangement_finding, failures_found, timed_inputs
+from cudagraph_gate.pilot.instances import arrangement_finding, timed_inputs
 from cudagraph_gate.pilot.jobs import RungJob
 from cudagraph_gate.pilot.session import Inputs, Loaded
 from cudagraph_gate.pilot.trial_log import TrialLog
@@ -51,7 +51,7 @@ _ENQUEUE: Final = {"normal": step, "graph": replay}
 def try_concurrency(loaded: Loaded, log: TrialLog, job: RungJob) -> None:
     """Try concurrent requests and log each block. Raises WorkloadError where the workload itself fails."""
     log.begin(Phase.CONCURRENCY)
-    with failures_found(loaded, log):
+    with failures_found(log, loaded.workload.folder):
         made = prepare(loaded, job, log.announce)
         if made.note or made.checked.wrong:
             log.append(_arranged(made, log))
@@ -77,7 +77,7 @@ def _run_blocks(loaded: Loaded, made: InstanceSet, log: TrialLog, seed: int) -> 
     for path, run, error in blocks(made, seed):
         log.append(run)
         if error is not None:
-            finding = blame(error, log.shape, log.phase, loaded.workload.folder)
+            finding = blamed(error, log, loaded.workload.folder)
             # A normal path that no thread but the first can use says nothing about the graph.
             log.append(structs.replace(finding, blocks=path == "graph"))
             return

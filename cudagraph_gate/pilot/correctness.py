@@ -102,6 +102,14 @@ def expect(session: Session, input_sets: Sequence[Inputs], *, more: Sequence[Inp
     return Expectation(start, second, third, repeat_tolerances(second, third), tuple(lost))
 
 
+def normal_again(session: Session, expected: Expectation) -> Comparison:
+    """The normal path's first request once more, against what it gave. Raises what the step raises."""
+    first = replace(expected.start, requests=expected.start.requests[:1])
+    once = follow(session, session.call, first)
+    want, got = expected.normal.moments[0].values(), once.moments[0].values()
+    return compare_values(session.shape_name, 0, "normal_again", want, got, expected.tolerances)
+
+
 def changed_unseen(session: Session, given: Inputs, passed: Inputs, returned: Any) -> list[str]:
     """Names of the inputs that no longer hold what was given, and that no returned array covers."""
     adapter = session.adapter

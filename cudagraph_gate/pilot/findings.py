@@ -2,15 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from cudagraph_gate.errors import CgateError
+from msgspec import structs
+
+from cudagraph_gate.errors import CgateError, DeviceError, WorkloadError
 from cudagraph_gate.model import Reason
+from cudagraph_gate.pilot.blame import blame
 from cudagraph_gate.pilot.trial_log import TrialLog
 from cudagraph_gate.records import Finding
 
-Find = Callable[..., None]
+
+def blamed(error: Exception | SystemExit, log: TrialLog, folder: Path) -> Finding:
+    """The finding for what was raised in the phase that is going on; ``folder`` holds the user's code."""
+    return structs.replace(blame(error, log.shape, log.phase, folder), method=log.method)
+
+
+@contextmanager
+def failures_found(
+    log: TrialLog,
+    folder: Path,
+    find: Callable[[Exception | SystemExit, TrialLog, Path], Finding] = blamed,
+) -> Iterator[None]:
+    """What is raised becomes a finding; a WorkloadError and what is nobody's but ours is raised again."""
+    try:
+        yield
+    except WorkloadError as error:
+        Findings(log).workload(error)
+        raise
+    except (Exception, SystemExit) as error:
+        found = find(error, log, folder)
+        log.append(found)
+        if not (found.where or isinstance(error, DeviceError | RuntimeError | MemoryError)):
+            raise
 
 
 class Findings:

@@ -23,7 +23,7 @@ from cudagraph_gate.pilot.comparing import Trajectory, compare_values
 from cudagraph_gate.pilot.correctness import Expectation, expect, follow, span
 from cudagraph_gate.pilot.graph_path import ready_graph
 from cudagraph_gate.pilot.jobs import RungJob
-from cudagraph_gate.pilot.session import Inputs, Loaded, Session, build
+from cudagraph_gate.pilot.session import Inputs, Loaded, Session, opened
 from cudagraph_gate.records import Comparison, Phase
 from cudagraph_gate.workload import flatten
 
@@ -95,17 +95,11 @@ class _Opened:
 
     @classmethod
     def of(cls, loaded: Loaded, job: RungJob) -> _Opened:
-        session, first = build(loaded, job.shape, job.seed)
-        outputs = session.call(first)
-        session.device.synchronize()
-        session = session.with_outputs(first, outputs)
+        session = opened(loaded, job.shape, job.seed)
         # What the application does between requests was tried on the first rung; here requests overlap.
         session = replace(session, workload=replace(session.workload, between=None))
-        sets, updatable = session.input_sets(job.seed), session.updatable()
-        baked = [
-            tuple(new if moves else kept for moves, kept, new in zip(updatable, sets[0], values, strict=True))
-            for values in sets
-        ]
+        input_sets = session.input_sets(job.seed)
+        baked = session.baked(input_sets, input_sets[0])
         example = tuple(session.adapter.static_like(value) for value in baked[0])
         session.device.synchronize()
         return cls(session, baked, example)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import count
 from typing import Final
 
-from cudagraph_gate.errors import DeviceError, WorkloadError
 from cudagraph_gate.model import Measured, NotMeasured, Reason
 from cudagraph_gate.pilot import measure
-from cudagraph_gate.pilot.blame import blame
-from cudagraph_gate.pilot.findings import Findings
+from cudagraph_gate.pilot.findings import failures_found
 from cudagraph_gate.pilot.instance_set import (
     Arrangement,
     Enqueue,
@@ -44,7 +41,7 @@ Rounds = Sequence[tuple[int, ...]]
 def try_instances(loaded: Loaded, log: TrialLog, job: RungJob) -> None:
     """Try several instances and log one run. Raises WorkloadError where the workload itself fails."""
     log.begin(Phase.INSTANCES)
-    with failures_found(loaded, log):
+    with failures_found(log, loaded.workload.folder):
         made = prepare(loaded, job, log.announce)
         if made.note:
             log.append(arrangement_finding(made, log))
@@ -63,21 +60,6 @@ def try_instances(loaded: Loaded, log: TrialLog, job: RungJob) -> None:
         )
         made.release()
         made.instances[0].session.teardown()
-
-
-@contextmanager
-def failures_found(loaded: Loaded, log: TrialLog) -> Iterator[None]:
-    """What fails in the block becomes a finding; WorkloadError and bugs of ours are raised all the same."""
-    try:
-        yield
-    except WorkloadError as error:
-        Findings(log).workload(error)
-        raise
-    except (Exception, SystemExit) as error:
-        finding = blame(error, log.shape, log.phase, loaded.workload.folder)
-        log.append(finding)
-        if not (finding.where or isinstance(error, DeviceError | RuntimeError | MemoryError)):
-            raise  # nobody's but ours
 
 
 def arrangement_finding(made: InstanceSet, log: TrialLog) -> Finding:

@@ -6,21 +6,19 @@ Phases in order, each logged before it begins; the first failure becomes a findi
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
-from cudagraph_gate.errors import DeviceError, UsageError, WorkloadError
+from cudagraph_gate.errors import UsageError
 from cudagraph_gate.evidence import Run
 from cudagraph_gate.model import Counts, NotMeasured
 from cudagraph_gate.pilot import correctness, measure
-from cudagraph_gate.pilot.blame import blame
 from cudagraph_gate.pilot.clocks import ClockLog
-from cudagraph_gate.pilot.comparing import compare_repeats, compare_values, uninformative
+from cudagraph_gate.pilot.comparing import compare_repeats, uninformative
 from cudagraph_gate.pilot.escaped import escaped_findings, record_capture
-from cudagraph_gate.pilot.findings import Findings
+from cudagraph_gate.pilot.findings import Findings, blamed, failures_found
 from cudagraph_gate.pilot.input_kinds import extreme_inputs, inputs_finding, kinds_of_inputs
 from cudagraph_gate.pilot.jobs import TrialJob
 from cudagraph_gate.pilot.kept_outputs import overwritten_by_graph, overwritten_finding
@@ -127,18 +125,11 @@ class Trial:
         """Run all phases; whatever fails becomes a finding."""
         log, completed = self._log, False
         try:
-            session, first = self._build()
-            session = self._cold_request(session, first)
-            completed = self._try_graph(session, session.input_sets(self._job.seed))
-            session.teardown()
-        except WorkloadError as error:
-            self._findings.workload(error)
-            raise
-        except (Exception, SystemExit) as error:
-            finding = self._blame(error)
-            log.append(finding)
-            if not (finding.where or isinstance(error, DeviceError | RuntimeError | MemoryError)):
-                raise  # nobody's but ours
+            with failures_found(log, self._loaded.workload.folder):
+                session, first = self._build()
+                session = self._cold_request(session, first)
+                completed = self._try_graph(session, session.input_sets(self._job.seed))
+                session.teardown()
         finally:
             log.append(ShapeEnded(shape=log.shape, method=log.method, completed=completed))
 
@@ -160,15 +151,12 @@ class Trial:
         return session
 
     def _try_graph(self, session: Session, input_sets: list[Inputs]) -> bool:
-        updatable, log = session.updatable(), self._log
+        log = self._log
         making = making_of(session, log, log.method, input_sets[0])
         making.prepare()
-        usable = [_baked(updatable, input_sets[0], values) for values in input_sets]
+        usable = session.baked(input_sets, input_sets[0])
         self._note_inputs(session, input_sets)
-        extreme = [
-            _baked(updatable, input_sets[0], values)
-            for values in extreme_inputs(session, input_sets[0]).input_sets
-        ]
+        extreme = session.baked(extreme_inputs(session, input_sets[0]).input_sets, input_sets[0])
         expected = self._expect(session, usable, extreme)
         if not self._make(session, making, expected):
             return False
@@ -214,7 +202,7 @@ class Trial:
     def _probe_normal_path(self, session: Session, expected: correctness.Expectation) -> NormalPathProbe:
         """Is the normal path still right in the process in which the capture failed?"""
         try:
-            again = self._normal_again(session, expected)
+            again = correctness.normal_again(session, expected)
             intact, detail = again.equal, again.detail
         except Exception as error:  # noqa: BLE001  (a broken normal path is what is asked for)
             intact, detail = False, str(self._blame(error).message)
@@ -244,7 +232,7 @@ class Trial:
             self._note_kept(session, making, expected)
         self._note(moved, expected, frozen, varying=_varying(session, expected))
         log.begin(Phase.NORMAL_AGAIN)
-        again = self._normal_again(session, expected)
+        again = correctness.normal_again(session, expected)
         self._append(again)
         return same and again.equal and not (frozen or moved or expected.lost_inputs)
 
@@ -265,12 +253,6 @@ class Trial:
             self._findings.sameness(why)
         if frozen:
             self._findings.frozen(frozen)
-
-    def _normal_again(self, session: Session, expected: correctness.Expectation) -> Comparison:
-        first = replace(expected.start, requests=expected.start.requests[:1])
-        once = correctness.follow(session, session.call, first)
-        want, got = expected.normal.moments[0].values(), once.moments[0].values()
-        return compare_values(self._log.shape, 0, "normal_again", want, got, expected.tolerances)
 
     # --- measuring --------------------------------------------------------------------------------
     def _time(self, session: Session, making: Making, input_sets: list[Inputs]) -> None:
@@ -324,8 +306,7 @@ class Trial:
         self._log.append(structs.replace(comparison, method=self._log.method))
 
     def _blame(self, error: Exception | SystemExit) -> Finding:
-        found = blame(error, self._log.shape, self._log.phase, self._loaded.workload.folder)
-        return structs.replace(found, method=self._log.method)
+        return blamed(error, self._log, self._loaded.workload.folder)
 
 
 def _varying(session: Session, expected: correctness.Expectation) -> bool:
@@ -336,10 +317,3 @@ def _varying(session: Session, expected: correctness.Expectation) -> bool:
 
 def _counted(names: Any) -> Counts:
     return Counts(by_name={str(name): int(count) for name, count in names.value_counts().items()})
-
-
-def _baked(updatable: tuple[bool, ...], first: Inputs, values: Inputs) -> Inputs:
-    """A request's inputs where those that may not change keep the values of the first request."""
-    return tuple(
-        value if moves else kept for moves, kept, value in zip(updatable, first, values, strict=True)
-    )

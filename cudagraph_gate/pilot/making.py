@@ -132,10 +132,6 @@ class GraphMaking:
         """The whole request, the replay without the copy, and the copy alone."""
         path, synchronize = self.path, self._session.adapter.synchronize
 
-        def graph(inputs: Inputs) -> None:
-            path.replay(inputs)
-            synchronize()
-
         def replay(_inputs: Inputs) -> None:
             path.launch()
             synchronize()
@@ -145,6 +141,7 @@ class GraphMaking:
             synchronize()
 
         normal = measure.normal_request(self._session)
+        graph = measure.graph_request(self._session, path)
         return {"normal": normal, "graph": graph, "replay": replay, "copy_in": copy_in}
 
 
@@ -189,12 +186,7 @@ class OwnMaking:
 
     def requests(self) -> Mapping[PathName, measure.Request]:
         """The whole request of either path."""
-        path, synchronize = self.path, self._session.adapter.synchronize
-
-        def graph(inputs: Inputs) -> None:
-            path.replay(inputs)
-            synchronize()
-
+        graph = measure.graph_request(self._session, self.path)
         return {"normal": measure.normal_request(self._session), "graph": graph}
 
 

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 from cudagraph_gate.device import Device
 from cudagraph_gate.model import Measured, NotMeasured
+from cudagraph_gate.pilot.graph_path import GraphPath
 from cudagraph_gate.pilot.session import Inputs, Session
 from cudagraph_gate.records import Block, Method, PathName
 
@@ -118,6 +119,17 @@ def normal_request(session: Session) -> Request:
 
     def request(inputs: Inputs) -> None:
         step(*inputs)
+        synchronize()
+
+    return request
+
+
+def graph_request(session: Session, path: GraphPath) -> Request:
+    """One request by a graph path, synchronised at its end."""
+    replay, synchronize = path.replay, session.adapter.synchronize
+
+    def request(inputs: Inputs) -> None:
+        replay(inputs)
         synchronize()
 
     return request

@@ -15,7 +15,7 @@ import pandas as pd
 from cudagraph_gate.errors import NoDeviceError
 from cudagraph_gate.model import NotMeasured
 from cudagraph_gate.pilot.graph_path import GraphPath
-from cudagraph_gate.pilot.measure import Request, normal_request
+from cudagraph_gate.pilot.measure import Request, graph_request, normal_request
 from cudagraph_gate.pilot.session import Inputs, Session
 from cudagraph_gate.pilot.trial_log import TrialLog
 from cudagraph_gate.records import PathIdle, PathName
@@ -59,19 +59,9 @@ def record_paths(
         normal = record_path(session, recorder, normal_request(session), input_sets)
     log.append(path_idle(log, "normal", normal))
     if graph is not None:
-        replayed = record_path(session, recorder, _graph_request(session, graph), input_sets)
+        replayed = record_path(session, recorder, graph_request(session, graph), input_sets)
         log.append(path_idle(log, "graph", replayed))
     return normal if isinstance(normal, NotMeasured) else normal.one
-
-
-def _graph_request(session: Session, graph: GraphPath) -> Request:
-    replay, synchronize = graph.replay, session.adapter.synchronize
-
-    def request(inputs: Inputs) -> None:
-        replay(inputs)
-        synchronize()
-
-    return request
 
 
 def record_path(

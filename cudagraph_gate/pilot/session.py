@@ -139,6 +139,14 @@ class Session:
         allowed = self.workload.updatable
         return tuple(allowed is None or name in allowed for name in self.input_names)
 
+    def baked(self, input_sets: Sequence[Inputs], first: Inputs) -> list[Inputs]:
+        """The sets where inputs that may not change keep the values of ``first``."""
+        updatable = self.updatable()
+        return [
+            tuple(new if moves else kept for moves, kept, new in zip(updatable, first, values, strict=True))
+            for values in input_sets
+        ]
+
     def state(self) -> dict[str, Any]:
         """Mutable arrays now: the workload's ``state()``, else what the framework knows of."""
         if self.workload.state is None:
@@ -201,6 +209,14 @@ def build(loaded: Loaded, shape_name: str, seed: int) -> tuple[Session, Inputs]:
     made = check_inputs(workload, values, names)
     adapter = _adapter(loaded, workload, names, made, step)
     return Session(workload, loaded.device, shape_name, shape, step, names, adapter), made
+
+
+def opened(loaded: Loaded, shape_name: str, seed: int) -> Session:
+    """Build one shape and serve a first request, whose outputs tell the adapter."""
+    session, first = build(loaded, shape_name, seed)
+    outputs = session.call(first)
+    session.device.synchronize()
+    return session.with_outputs(first, outputs)
 
 
 def _adapter(

@@ -9,27 +9,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from msgspec import structs
 
-from cudagraph_gate.errors import DeviceError, WorkloadError
 from cudagraph_gate.graphs import GraphedStep
 from cudagraph_gate.model import Measured, NotMeasured, Reason
 from cudagraph_gate.pilot import correctness
 from cudagraph_gate.pilot.blame import blame
-from cudagraph_gate.pilot.comparing import compare_values
-from cudagraph_gate.pilot.findings import Findings
+from cudagraph_gate.pilot.findings import failures_found
 from cudagraph_gate.pilot.jobs import RungJob
 from cudagraph_gate.pilot.memory import MemoryReading, settled_memory
 from cudagraph_gate.pilot.own_path import PATH_MAKERS, PathMaker
-from cudagraph_gate.pilot.session import Inputs, Loaded, Session, build
+from cudagraph_gate.pilot.session import Inputs, Loaded, Session, opened
 from cudagraph_gate.pilot.trial_log import TrialLog
 from cudagraph_gate.records import Finding, MemorySeries, Method, NormalPathProbe, Phase
 
 Activity = Literal["replays", "cycles", "aborted"]
-"""Makes the graph path of a session, ready to serve, from the inputs of one request."""
 
 
 @dataclass(frozen=True)
@@ -78,20 +75,12 @@ def soak(
     """
     log.begin(Phase.MEMORY)
     soaking = _Soaking(loaded, log, job.seed, replays, cycles)
-    try:
+    with failures_found(log, loaded.workload.folder, lambda error, _log, _folder: soaking.blamed(error)):
         usual = make_path or PATH_MAKERS.get(job.method)
         if usual is None:
             soaking.find(Reason.NOT_TRIED, f"a graph by {job.method} is not replayed for long")
             return
         soaking.run(usual, job.method)
-    except WorkloadError as error:
-        Findings(log).workload(error)
-        raise
-    except (Exception, SystemExit) as error:
-        finding = soaking.blamed(error)
-        log.append(finding)
-        if not (finding.where or isinstance(error, DeviceError | RuntimeError | MemoryError)):
-            raise  # nobody's but ours
 
 
 class _AbortError(RuntimeError):
@@ -111,8 +100,7 @@ class _Soaking:
 
     def run(self, make_path: PathMaker, method: Method) -> None:
         """Replays; of a captured graph also cycles and aborted captures."""
-        session, first = build(self._loaded, self._log.shape, self._seed)
-        session = session.with_outputs(first, session.call(first))
+        session = opened(self._loaded, self._log.shape, self._seed)
         input_sets = session.input_sets(self._seed)
         if method != "capture":
             self._replay(session, input_sets, make_path)
@@ -173,9 +161,8 @@ class _Soaking:
     def _probe(self, session: Session, expected: correctness.Expectation, count: int) -> None:
         """Is the normal path still right? A broken one is a finding."""
         after = f"after {count} captures that were aborted, the normal path"
-        first = replace(expected.start, requests=expected.start.requests[:1])
         try:
-            once = correctness.follow(session, session.call, first)
+            again = correctness.normal_again(session, expected)
         except Exception as error:  # noqa: BLE001  (a broken normal path is what is asked for)
             finding = self.blamed(error)
             code = Reason.CAPTURE_ILLEGAL if finding.code is Reason.WORKLOAD else finding.code
@@ -183,8 +170,6 @@ class _Soaking:
             self._log.append(structs.replace(finding, code=code, message=message))
             self._probed(intact=False, detail=finding.message)
             return
-        want, got = expected.normal.moments[0].values(), once.moments[0].values()
-        again = compare_values(self._log.shape, 0, "normal_again", want, got, expected.tolerances)
         if not again.equal:
             self.find(Reason.WRONG_OUTPUT, f"{after} differs from before: {again.detail}")
         self._probed(intact=again.equal, detail=again.detail)

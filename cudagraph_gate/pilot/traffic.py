@@ -11,25 +11,20 @@ import random
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from msgspec import structs
-
 from cudagraph_gate.device import Device
-from cudagraph_gate.errors import DeviceError, WorkloadError
 from cudagraph_gate.model import Reason
 from cudagraph_gate.pilot import correctness
 from cudagraph_gate.pilot.arrivals import Arrivals, arrivals, has_rate
-from cudagraph_gate.pilot.blame import blame
 from cudagraph_gate.pilot.comparing import compare_repeats
-from cudagraph_gate.pilot.findings import Findings
+from cudagraph_gate.pilot.findings import failures_found
 from cudagraph_gate.pilot.graph_path import WARM_UP_REQUESTS, GraphPath
 from cudagraph_gate.pilot.jobs import RungJob
-from cudagraph_gate.pilot.measure import Request, normal_request, timed
+from cudagraph_gate.pilot.measure import Request, graph_request, normal_request, timed
 from cudagraph_gate.pilot.own_path import PATH_MAKERS, PathMaker
-from cudagraph_gate.pilot.session import Inputs, Loaded, Session, build
+from cudagraph_gate.pilot.session import Inputs, Loaded, Session, opened
 from cudagraph_gate.pilot.trial_log import TrialLog
 from cudagraph_gate.records import Finding, PathName, Phase, TrafficRun
 from cudagraph_gate.workload import call_user
@@ -72,7 +67,7 @@ def try_traffic(loaded: Loaded, log: TrialLog, job: RungJob, make_path: PathMake
     if mix is None or not set(mix.weights) & set(job.captured):
         log.append(_nothing_to_try(log, mix))
         return
-    with _failures_found(loaded, log):
+    with failures_found(log, loaded.workload.folder):
         # The whole mix counts, whatever part of it --shapes chose for the trial.
         known = replace(loaded, shapes={name: loaded.workload.shapes[name] for name in mix.weights})
         servers: list[Server] = []
@@ -102,21 +97,6 @@ def _nothing_to_try(log: TrialLog, mix: Mix | None) -> Finding:
     )
 
 
-@contextmanager
-def _failures_found(loaded: Loaded, log: TrialLog) -> Iterator[None]:
-    """What is raised becomes a finding; a WorkloadError and what is nobody's but ours is raised again."""
-    try:
-        yield
-    except WorkloadError as error:
-        Findings(log).workload(error)
-        raise
-    except (Exception, SystemExit) as error:
-        found = blame(error, log.shape, log.phase, loaded.workload.folder)
-        log.append(structs.replace(found, method=log.method))
-        if not (found.where or isinstance(error, DeviceError | RuntimeError | MemoryError)):
-            raise
-
-
 # --- the server -----------------------------------------------------------------------------------
 
 
@@ -132,9 +112,9 @@ class Server:
     @classmethod
     def of(cls, loaded: Loaded, name: str, seed: int) -> Server:
         """Build the shape and warm its normal path up."""
-        session, first = build(loaded, name, seed)
-        session = session.with_outputs(first, session.call(first))
-        input_sets = _baked(session.updatable(), session.input_sets(seed)[:KEPT_INPUT_SETS])
+        session = opened(loaded, name, seed)
+        input_sets = session.input_sets(seed)[:KEPT_INPUT_SETS]
+        input_sets = session.baked(input_sets, input_sets[0])
         normal = normal_request(session)
         with session.blaming_user():
             timed(session.device, normal, input_sets, WARM_UP_REQUESTS)
@@ -144,27 +124,12 @@ class Server:
         """What serves one request by ``path``, synchronised at its end."""
         if path == "normal" or self.path is None:
             return self.normal
-        replay, synchronize = self.path.replay, self.session.adapter.synchronize
-
-        def graph(inputs: Inputs) -> None:
-            replay(inputs)
-            synchronize()
-
-        return graph
+        return graph_request(self.session, self.path)
 
     def close(self) -> None:
         """Give the graph up."""
         if self.path is not None:
             self.path.invalidate()
-
-
-def _baked(updatable: Sequence[bool], input_sets: Sequence[Inputs]) -> list[Inputs]:
-    """The sets where inputs that may not change keep the values of the first."""
-    first = input_sets[0]
-    return [
-        tuple(value if moves else kept for moves, kept, value in zip(updatable, first, values, strict=True))
-        for values in input_sets
-    ]
 
 
 def _smallest_first(loaded: Loaded, seed: int) -> list[str]:

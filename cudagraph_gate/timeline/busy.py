@@ -3,26 +3,14 @@ how many graphs were launched. For light recordings and for trials, which need n
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
-Ints = npt.NDArray[np.signedinteger[Any]]
+from cudagraph_gate.timeline.intervals import Int64, union
 
 
-def union_ns(starts: Ints, ends: Ints) -> int:
+def union_ns(starts: Int64, ends: Int64) -> int:
     """Length of the union of half-open intervals [start, end) in ns, in any order. Empty ones add nothing."""
-    real = starts < ends
-    starts, ends = starts[real], ends[real]
-    if not len(starts):
-        return 0
-    order = np.argsort(starts, kind="stable")
-    starts, reach = starts[order], np.maximum.accumulate(ends[order])
-    # Each operation adds what lies beyond everything that began before it.
-    before = np.append(starts[:1], reach[:-1])
-    return int(np.maximum(reach - np.maximum(before, starts), 0).sum())
+    return union(starts, ends).length_ns
 
 
 def busy_ns(operations: pd.DataFrame) -> int:

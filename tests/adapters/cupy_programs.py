@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from program_facts import Facts, Program, print_facts
-from program_facts_of_streams import escaped, failing, on_stream
+from program_facts_of_streams import drawing, escaped, failing, on_stream
 
 from cudagraph_gate.adapters import adapter_for
 from cudagraph_gate.adapters.cupy import CupyAdapter
@@ -118,16 +118,7 @@ def random_numbers() -> Facts:
     def step() -> Any:
         return generator.random(8, dtype=np.float32)
 
-    start = ADAPTER.random_state(step)
-    normal = [ADAPTER.to_host(step()).tolist() for _ in range(2)]
-    captured = ADAPTER.capture(step, ())
-    executable = captured.instantiate()
-    ADAPTER.set_random_state(start)
-    drawn = []
-    for _ in range(2):
-        executable.launch()
-        drawn.append(ADAPTER.to_host(captured.outputs).tolist())
-    return {"normal": normal, "drawn": drawn}
+    return drawing(ADAPTER, step)
 
 
 def global_random_numbers() -> Facts:

@@ -1,4 +1,4 @@
-"""What the scripts of several frameworks ask of a step's streams and of its failures."""
+"""What the scripts of several frameworks ask of a step's streams, random numbers and failures."""
 
 from __future__ import annotations
 
@@ -35,6 +35,20 @@ def escaped(device: Device, adapter: Any, step: Callable[..., Any], values: Sequ
         "escaped": [finding.call for finding in findings],
         "messages": [finding.message for finding in findings],
     }
+
+
+def drawing(adapter: Any, step: Callable[[], Any]) -> Facts:
+    """Two draws of the normal path and of replays from the same random state."""
+    start = adapter.random_state(step)
+    normal = [adapter.to_host(step()).tolist() for _ in range(2)]
+    captured = adapter.capture(step, ())
+    executable = captured.instantiate()
+    adapter.set_random_state(start)
+    drawn = []
+    for _ in range(2):
+        executable.launch()
+        drawn.append(adapter.to_host(captured.outputs).tolist())
+    return {"normal": normal, "drawn": drawn}
 
 
 def on_stream(adapter: Any, pointer_of: Callable[[], int], pointer: Callable[[Any], int]) -> Facts:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from program_facts import Facts, Program, print_facts
-from program_facts_of_streams import escaped, failing, on_stream
+from program_facts_of_streams import drawing, escaped, failing, on_stream
 
 from cudagraph_gate.adapters.torch import TorchAdapter
 from cudagraph_gate.device import open_device
@@ -168,16 +168,7 @@ def own_generator() -> Facts:
     def step() -> Any:
         return torch.rand(8, device="cuda", generator=generator)
 
-    start = ADAPTER.random_state(step)
-    normal = [ADAPTER.to_host(step()).tolist() for _ in range(2)]
-    captured = ADAPTER.capture(step, ())
-    executable = captured.instantiate()
-    ADAPTER.set_random_state(start)
-    drawn = []
-    for _ in range(2):
-        executable.launch()
-        drawn.append(ADAPTER.to_host(captured.outputs).tolist())
-    return {"normal": normal, "drawn": drawn}
+    return drawing(ADAPTER, step)
 
 
 def streams() -> Facts:

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cudagraph_gate.diagnosis.gap_histogram import EDGES_NS, buckets_of, histogram
-from cudagraph_gate.diagnosis.intervals import int64
 from cudagraph_gate.model import Histogram
+from cudagraph_gate.timeline.intervals import int64
 
 
 def test_the_buckets_are_round_times_from_nothing_to_five_seconds() -> None:

@@ -15,9 +15,9 @@ from made_timelines import Row, call, kernel, overhead, request, timeline
 
 from cudagraph_gate.diagnosis.causes import CAUSES
 from cudagraph_gate.diagnosis.idle import IdleOfDevice, idle_of_devices
-from cudagraph_gate.diagnosis.intervals import Window, complement, union
 from cudagraph_gate.diagnosis.submission import ints, operations_with_submission
 from cudagraph_gate.model import Cause, NotMeasured
+from cudagraph_gate.timeline.intervals import Window, complement, union
 from cudagraph_gate.timeline.table import FAMILIES, GRAPH, KERNEL, MEMCPY, Timeline
 
 moments = st.integers(0, 60)

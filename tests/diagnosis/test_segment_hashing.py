@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cudagraph_gate.diagnosis.intervals import BLOCK, int64
 from cudagraph_gate.diagnosis.segment_hashing import mixed, sequence_hashes
+from cudagraph_gate.timeline.intervals import BLOCK, int64
 
 
 def test_equal_slices_have_equal_hashes_wherever_they_lie() -> None:

@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudagraph_gate.diagnosis.intervals import Int64
 from cudagraph_gate.diagnosis.segment_alike import groups_of_alike
 from cudagraph_gate.diagnosis.segment_boundaries import parts
 from cudagraph_gate.diagnosis.segment_periods import find_period
+from cudagraph_gate.timeline.intervals import Int64
 
 
 def codes(text: str) -> Int64:

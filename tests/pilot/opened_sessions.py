@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+import pilot_workloads
+
 from cudagraph_gate.device import DeviceChoice
 from cudagraph_gate.evidence import Run, create_run
 from cudagraph_gate.pilot.session import Inputs, Session, build, load
@@ -19,42 +21,7 @@ from cudagraph_gate.records import Method
 R = TypeVar("R")
 SEED = 1
 ROOT = Path(__file__).parents[2]
-BASE = """\
-import gc, sys
-import numpy as np
-from cudagraph_gate.device import Kernel, LaunchShape, current_device
-from cudagraph_gate.device.simulated import Fault
-
-N = 64
-LAUNCH = LaunchShape((1, 1, 1), (N, 1, 1))
-device = current_device()
-
-def _add(shape, x, y):
-    x[:] += y
-
-ADD = Kernel("add", "", _add, 2_000)
-
-def add(x, y):
-    device.launch(ADD, LAUNCH, (x, y if hasattr(y, "pointer") else np.float32(y)))
-
-def array(value=0.0, n=N):
-    return device.array(np.full(n, value, np.float32))
-
-def build(shape):
-    global work
-    work = array()
-    return step
-
-def step(x):
-    device.copy(work, x)
-    for k in range(4):
-        add(work, k)
-    return work
-
-def inputs(shape, seed):
-    return (device.array(np.random.default_rng(seed).random(N, dtype=np.float32)),)
-
-"""
+BASE = "import gc\n" + pilot_workloads.BASE
 FRESH = """
         def step(x):
             out = device.empty((N,), np.float32)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudagraph_gate.diagnosis.intervals import (
+from cudagraph_gate.timeline.intervals import (
     BLOCK,
     EARLIEST,
     SEARCHED,
