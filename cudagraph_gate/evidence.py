@@ -1,9 +1,9 @@
 """The run folder: write-once artefacts, an append-only pilot log, the newest run.
 
 ``.cgate/runs/<time>-<workload>/`` holds ``run.json``, ``fingerprint.json``, ``timeline.parquet``,
-``profile.json``, ``diagnosis.json``, ``pilot.jsonl`` and ``verdict.json``. Every artefact is written beside
-its place and renamed, so a run that is killed at any point leaves whole artefacts only; the log may lose
-its last, unfinished line.
+``profile.json``, ``diagnosis.json``, ``pilot.jsonl``, ``verdict.json``, and ``scenario-NAME.json`` where a
+lost process hands over to the next. Every artefact is written beside its place and renamed, so a run that is
+killed at any point leaves whole artefacts only; the log may lose its last, unfinished line.
 """
 
 from __future__ import annotations

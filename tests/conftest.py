@@ -5,6 +5,7 @@ With ``CGATE_REQUIRE_GPU=1`` that reason is a failure, so that a GPU run can't p
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from functools import lru_cache
@@ -26,6 +27,11 @@ def no_gpu_reason() -> str | None:
     except NoDeviceError as error:
         return str(error)
     return None
+
+
+def pytest_collection_finish() -> None:
+    """Keep all that is imported by now out of the many garbage collections of trials in this process."""
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -13,11 +13,13 @@ from cudagraph_gate.model import (
     Reason,
 )
 from cudagraph_gate.records import (
+    AttackStarted,
     Block,
     CapturedMap,
     Comparison,
     ConcurrentRun,
     Cost,
+    DrillRun,
     Finding,
     GpuState,
     InstanceRun,
@@ -28,12 +30,17 @@ from cudagraph_gate.records import (
     PathIdle,
     Phase,
     PhaseStarted,
+    Proof,
     Record,
     RungEnded,
+    ScenarioEnded,
+    ScenarioStarted,
     ShapeEnded,
+    StepShare,
     TrafficRun,
     TrialStarted,
     UpdateCost,
+    WholeRequests,
     WorkerEnd,
 )
 
@@ -77,6 +84,25 @@ RECORDS: tuple[Record, ...] = (
         shape="b1", request=0, subject="outputs", equal=True, exact=True, max_abs_error=0.0, tolerance=1e-6
     ),
     Block(shape="b1", path="graph", order=0, half="a", latencies_ns=(1, 2, 3), cpu_ns=4),
+    WholeRequests(shape="b1", path="graph", order=0, half="a", latencies_ns=(1, 2), cpu_ns=4, step_calls=2),
+    StepShare(shape="b1", requests=2, request_ns=9, step_ns=3, step_calls=2),
+    AttackStarted(shape="b1", scenarios=("drill",), skipped={"hang": "--skip"}),
+    ScenarioStarted(scenario="drill", part=0, shape="b1"),
+    Proof(scenario="drill", part=0, name="memory", status=GateStatus.PASS),
+    ScenarioEnded(
+        scenario="drill", part=0, shape="b1", status=GateStatus.PASS, seen="as before", elapsed_ns=7
+    ),
+    DrillRun(
+        shape="b1",
+        stretch="switch",
+        order=0,
+        latencies_ns=(1, 2),
+        sent=2,
+        answered=2,
+        wrong=0,
+        graph_served=1,
+        device_used_bytes=4_096,
+    ),
     GpuState(
         shape="b1",
         path="graph",

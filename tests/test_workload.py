@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cudagraph_gate.errors import ExitCode, WorkloadError
-from cudagraph_gate.workload import Workload, is_module_workload, load_workload, unused_parts
+from cudagraph_gate.workload import Workload, is_module_workload, load_workload
 
 GOOD = """\
 def build(shape):
@@ -134,26 +134,6 @@ def test_every_optional_part_is_found(tmp_path: Path) -> None:
         "teardown",
     )
     assert [getattr(workload, name).__name__ for name in functions] == list(functions)
-
-
-def test_unused_parts_are_named_with_the_reason(tmp_path: Path) -> None:
-    text = "def version(): return 'v1'\ndef request(step, shape, seed): ...\n"
-    assert unused_parts(load(tmp_path, text)) == (
-        "declared `request`: kept, not tried yet: the step is timed, not the whole request around it",
-        "declared `version`: kept, not tried yet: "
-        "the trial keeps no graph from one model version to the next",
-    )
-    assert unused_parts(load(tmp_path)) == ()
-
-
-def test_parts_of_the_ladder_are_used(tmp_path: Path) -> None:
-    text = (
-        "TRAFFIC = {'default': 1}\n"
-        "def build_graphed(shape): ...\n"
-        "def build_explicit(shape, graph): ...\n"
-        "def check(expected, actual): ...\n"
-    )
-    assert unused_parts(load(tmp_path, text)) == ()
 
 
 @pytest.mark.parametrize(

@@ -114,11 +114,20 @@ class Adapter(Protocol):
     def set_random_state(self, state: Any) -> None:
         """Take a state back that :meth:`random_state` returned."""
 
+    def draw_random(self) -> HostArray | None:
+        """Some uniform random numbers from the framework's default generator on the device.
+
+        None if it has none. Raises what the framework raises where its generator is broken.
+        """
+
     def find_state(self, step: Callable[..., Any]) -> Mapping[str, Any]:
         """Mutable arrays that the framework itself knows of, such as a module's parameters and buffers."""
 
     def allocator_bytes(self) -> Measured:
         """Device memory that the framework's allocator holds."""
+
+    def release_cached(self) -> None:
+        """Let the framework's allocator give back to the device what nothing uses."""
 
 
 def adapter_for(device: Device, values: Sequence[Any]) -> Adapter:

@@ -156,6 +156,10 @@ class ArrayAdapter:
     def set_random_state(self, state: Any) -> None:
         """Nothing to take back."""
 
+    def draw_random(self) -> HostArray | None:
+        """None: the port has no random generators of its own."""
+        return None
+
     def find_state(self, step: Callable[..., Any]) -> Mapping[str, Any]:
         """Nothing is known beyond what the workload's ``state()`` names."""
         del step
@@ -164,6 +168,9 @@ class ArrayAdapter:
     def allocator_bytes(self) -> Measured:
         """There is no caching allocator."""
         return NotMeasured(reason="the device port has no caching allocator")
+
+    def release_cached(self) -> None:
+        """Nothing is cached."""
 
     def _array(self, value: Any) -> DeviceArray:
         if isinstance(getattr(value, "pointer", None), int):

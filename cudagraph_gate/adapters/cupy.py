@@ -29,6 +29,8 @@ REHEARSALS: Final = 2
 """The first makes the pool's blocks; the second finds them free, splits them anew, and may need more."""
 RESEED: Final = 20_260
 """What CuPy's global generator is seeded with: any number will do, as long as it is the same again."""
+DRAWN: Final = 256
+"""Random numbers drawn to see that the generator works: two such draws never agree by chance."""
 
 
 class GraphPool:
@@ -205,12 +207,22 @@ class CupyAdapter(ArrayAdapter):
             self._cupy.copyto(target, values)
         self._seed_global()
 
+    def draw_random(self) -> HostArray | None:
+        """``cupy.random.rand``, if anything has used its generator."""
+        if self._global_generator() is None:
+            return None
+        return self.to_host(self._cupy.random.rand(DRAWN))
+
     def _seed_global(self) -> None:
-        """Seed CuPy's own generator of this GPU, if anything has used it: asking for it would make one."""
-        states = getattr(self._cupy.random._generator, "_random_states", {})
-        generator = states.get(self._cupy.cuda.get_device_id())
+        """Seed CuPy's own generator of this GPU, if anything has used it."""
+        generator = self._global_generator()
         if generator is not None:
             generator.seed(RESEED)
+
+    def _global_generator(self) -> Any:
+        """CuPy's own generator of this GPU; None if there is none yet: asking CuPy for it would make one."""
+        states = getattr(self._cupy.random._generator, "_random_states", {})
+        return states.get(self._cupy.cuda.get_device_id())
 
     def allocator_bytes(self) -> Measured:
         """What CuPy's current allocator and the graphs' pools hold."""
@@ -220,3 +232,8 @@ class CupyAdapter(ArrayAdapter):
         self._retired.sweep()
         own = sum(one.nbytes for one in self._pools) + self._retired.nbytes
         return int(pool.total_bytes()) + own
+
+    def release_cached(self) -> None:
+        """Free all blocks of CuPy's default pool and of retired graphs' pools that no array holds."""
+        self._retired.sweep()
+        self._cupy.get_default_memory_pool().free_all_blocks()

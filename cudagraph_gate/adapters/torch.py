@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from cudagraph_gate.device import Device
 from cudagraph_gate.device.port import ExecutableGraph, Graph, HostArray, Stream, UpdateResult
 from cudagraph_gate.errors import NoDeviceError, WorkloadError, device_error
 from cudagraph_gate.model import Measured
+
+DRAWN: Final = 256
+"""Random numbers drawn to see that the generator works: two such draws never agree by chance."""
 
 
 class TorchExecutable:
@@ -102,8 +105,13 @@ class TorchAdapter:
         self._raw_stream: Callable[[int], int] = getattr(
             torch._C, "_cuda_getCurrentRawStream", lambda _index: int(torch.cuda.current_stream().cuda_stream)
         )
+        self._clear_workspaces: Callable[[], None] = getattr(
+            torch._C, "_cuda_clearCublasWorkspaces", lambda: None
+        )
         self._streams: dict[int, Any] = {}
         """Streams that were current, by raw pointer."""
+        self._mark: Any = None
+        """A number in memory of its own, for :meth:`recover`, which must not need any more of it."""
         self._generators: dict[int, Any] = {}
         """CUDA generators of the steps seen so far, besides torch's default ones."""
 
@@ -198,15 +206,19 @@ class TorchAdapter:
         """Capture on a side stream into a private pool, thread-local.
 
         Casts that autocast has cached are dropped before and after: the graph must not use those of the
-        past, nor later work those that only a replay computes.
+        past, nor later work those that only a replay computes. So are cuBLAS's workspaces: torch keeps one
+        for each stream (32 MiB on an H200), and a graph's own must go with its pool.
         """
         torch = self._torch
         owner = torch.cuda.CUDAGraph(keep_graph=True)
         self._note_generators(step)
         self._register_generators(owner)
+        if self._mark is None:
+            self._mark = torch.zeros(1, device="cuda")
         torch.cuda.synchronize()
         torch.cuda.empty_cache()  # as torch.cuda.graph does: pools of destroyed graphs are given back
         torch.clear_autocast_cache()
+        self._clear_workspaces()
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         try:
@@ -216,6 +228,7 @@ class TorchAdapter:
                 owner.capture_end()
         finally:
             torch.clear_autocast_cache()
+            self._clear_workspaces()
         torch.cuda.current_stream().wait_stream(stream)
         return TorchCapture(torch, self._device, owner, outputs)
 
@@ -224,13 +237,17 @@ class TorchAdapter:
 
         A small capture that succeeds resets them. Without it, the normal path's next random number raises.
         """
+        if self._mark is None:  # nothing was captured
+            return
         torch = self._torch
         owner, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
         self._register_generators(owner)
         with torch.cuda.stream(stream):
             owner.capture_begin(capture_error_mode="thread_local")
-            torch.ones(1, device="cuda")
-            owner.capture_end()
+            try:
+                self._mark.add_(0)
+            finally:
+                owner.capture_end()
         owner.reset()
 
     def random_state(self, step: Callable[..., Any] | None = None) -> Any:
@@ -248,6 +265,10 @@ class TorchAdapter:
         for generator, value in own:
             generator.set_state(value)
 
+    def draw_random(self) -> HostArray | None:
+        """``torch.rand`` on the GPU."""
+        return self.to_host(self._torch.rand(DRAWN, device="cuda"))
+
     def _note_generators(self, step: Callable[..., Any]) -> None:
         self._generators |= {id(each): each for each in generators_of(self._torch, step)}
 
@@ -264,6 +285,10 @@ class TorchAdapter:
     def allocator_bytes(self) -> Measured:
         """What torch's caching allocator has reserved."""
         return int(self._torch.cuda.memory_reserved())
+
+    def release_cached(self) -> None:
+        """``torch.cuda.empty_cache``."""
+        self._torch.cuda.empty_cache()
 
 
 def _call_in_capture(owner: Any, step: Callable[..., Any], inputs: Sequence[Any]) -> Any:

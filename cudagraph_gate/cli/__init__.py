@@ -20,10 +20,13 @@ from cudagraph_gate.cli.options import (
     Limit,
     PerfettoFile,
     PolicyFile,
+    Quick,
     RangeName,
     RunFolder,
     Rungs,
+    Scenarios,
     Shapes,
+    Skip,
     TraceFile,
     Workload,
 )
@@ -215,6 +218,9 @@ def pilot(
     shapes: Shapes = None,
     policy: PolicyFile = None,
     rungs: Rungs = 6,
+    scenarios: Scenarios = None,
+    skip: Skip = None,
+    quick: Quick = False,
     flush_l2: FlushL2 = False,
     time_limit: Limit = 300.0,
     as_json: Json = False,
@@ -225,8 +231,9 @@ def pilot(
     from cudagraph_gate.report import machine, print_trial, terminal
 
     limits = load_policy(policy, Path.cwd())
+    tried = {"rungs": rungs, "flush_l2": flush_l2, **_attack(scenarios, skip, quick)}
     with terminal.progress() as report:
-        options = _options(device, shapes, time_limit, report, rungs=rungs, flush_l2=flush_l2)
+        options = _options(device, shapes, time_limit, report, **tried)
         chosen = pipeline.run_for_pilot(workload, run, options)
         pipeline.pilot(chosen, options, limits)
     evidence = pipeline.collect_evidence(chosen)
@@ -282,6 +289,9 @@ def run(
     shapes: Shapes = None,
     policy: PolicyFile = None,
     rungs: Rungs = 6,
+    scenarios: Scenarios = None,
+    skip: Skip = None,
+    quick: Quick = False,
     flush_l2: FlushL2 = False,
     time_limit: Limit = 300.0,
     as_json: Json = False,
@@ -292,8 +302,9 @@ def run(
     from cudagraph_gate.report import print_evidence, terminal
 
     limits = load_policy(policy, Path.cwd())
+    tried = {"rungs": rungs, "flush_l2": flush_l2, **_attack(scenarios, skip, quick)}
     with terminal.progress() as show:
-        options = _options(device, shapes, time_limit, show, rungs=rungs, flush_l2=flush_l2)
+        options = _options(device, shapes, time_limit, show, **tried)
         done, judged = pipeline.run_all(workload, limits, options)
     if not as_json:
         with terminal.result() as console:
@@ -312,6 +323,17 @@ def _judge(folder: Path | None, policy: Path | None) -> tuple[Run, Verdict]:
     chosen = evidence.open_run(folder) if folder else evidence.newest_run()
     terminal.say(f"judging {chosen.name}, a run of {chosen.info().workload}")
     return chosen, pipeline.verdict(chosen, load_policy(policy, Path.cwd()))
+
+
+def _attack(scenarios: str | None, skip: str | None, quick: bool) -> dict[str, Any]:
+    """Which hard scenarios are run. Raises UsageError for names that are none, or that contradict."""
+    from cudagraph_gate.pipeline import scenario_names
+
+    if scenarios is not None and quick:
+        raise UsageError("--quick chooses scenarios itself", hint="leave out one of --quick and --scenarios")
+    chosen = () if scenarios is None else scenario_names(scenarios, "--scenarios")
+    left_out = () if skip is None else scenario_names(skip, "--skip")
+    return {"scenarios": chosen, "skip": left_out, "quick": quick}
 
 
 def _options(

@@ -51,3 +51,13 @@ FlushL2 = Annotated[
 Rungs = Annotated[
     int, typer.Option(min=1, max=6, metavar="N", help="Highest rung of the ladder that is tried, 1 to 6.")
 ]
+Scenarios = Annotated[
+    str | None,
+    typer.Option(metavar="LIST", help="Hard scenarios to run, by name with commas; all by default."),
+]
+Skip = Annotated[
+    str | None, typer.Option(metavar="LIST", help="Hard scenarios to leave out; their gate is unknown then.")
+]
+Quick = Annotated[
+    bool, typer.Option("--quick", help="Only the hard scenarios that find most; never enough for GO.")
+]

@@ -17,6 +17,7 @@ __all__ = [
     "LaunchShape",
     "Stream",
     "current_device",
+    "make_current",
     "open_device",
 ]
 
@@ -37,6 +38,12 @@ def open_device(choice: DeviceChoice = "auto") -> Device:
 def current_device() -> Device:
     """The device that this process opened last; opens ``auto`` if it opened none."""
     return _current if _current is not None else open_device()
+
+
+def make_current(device: Device) -> None:
+    """Make an open device the process's current one again, after another one was opened and closed."""
+    global _current
+    _current = device
 
 
 def _open(choice: DeviceChoice) -> Device:

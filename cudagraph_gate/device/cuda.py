@@ -6,6 +6,7 @@ the same process. Every driver call goes through :func:`~cudagraph_gate.device.c
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -29,6 +30,7 @@ from cudagraph_gate.device.port import (
     Kernel,
     LaunchShape,
     MemoryInfo,
+    PinnedMemory,
     Stream,
 )
 from cudagraph_gate.errors import DeviceError, NoDeviceError
@@ -96,6 +98,32 @@ class CudaArray:
 
     def __del__(self) -> None:
         with suppress(DeviceError):  # lost or capturing context: the process's end frees the memory
+            self.free()
+
+
+class CudaPinned:
+    """Page-locked host memory."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._pointer = int(call(driver().cuMemHostAlloc, nbytes, 0))
+        buffer = (ctypes.c_uint8 * nbytes).from_address(self._pointer)
+        self._array: HostArray | None = np.frombuffer(buffer, np.uint8)
+
+    @property
+    def array(self) -> HostArray:
+        """Its bytes. Raises RuntimeError once it was given back."""
+        if self._array is None:
+            raise RuntimeError("the pinned memory was given back")
+        return self._array
+
+    def free(self) -> None:
+        """Give it back."""
+        if self._array is not None:
+            self._array = None
+            call(driver().cuMemFreeHost, self._pointer)
+
+    def __del__(self) -> None:
+        with suppress(DeviceError, AttributeError):  # lost or capturing context, or never allocated
             self.free()
 
 
@@ -204,6 +232,10 @@ class CudaDevice(Device):
         nbytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
         pointer = int(call(driver().cuMemAlloc, nbytes)) if nbytes else 0
         return CudaArray(self, pointer, tuple(shape), kind, owner=None)
+
+    def pinned(self, nbytes: int) -> PinnedMemory:
+        """Allocate with cuMemHostAlloc."""
+        return CudaPinned(nbytes)
 
     def view(self, pointer: int, shape: tuple[int, ...], dtype: npt.DTypeLike, owner: object) -> DeviceArray:
         """An array over another object's memory."""

@@ -10,9 +10,10 @@ from functools import lru_cache
 from typing import Any
 
 from cudagraph_gate.device.cuda_launch import compile_kernel, kernel_parameters
-from cudagraph_gate.device.cuda_nodes import node_count, node_handles, node_info
+from cudagraph_gate.device.cuda_nodes import arguments_of, node_count, node_handles, node_info
 from cudagraph_gate.device.cuda_status import call, driver
 from cudagraph_gate.device.port import (
+    ArgumentWord,
     DeviceArray,
     Graph,
     Kernel,
@@ -98,6 +99,10 @@ class CudaGraph:
     def nodes(self) -> tuple[NodeInfo, ...]:
         """All nodes, in the driver's order."""
         return tuple(node_info(index, handle) for index, handle in enumerate(self._handles()))
+
+    def arguments(self) -> tuple[tuple[ArgumentWord, ...], ...]:
+        """What was recorded with each node."""
+        return tuple(map(arguments_of, self._handles()))
 
     def edges(self) -> tuple[tuple[int, int], ...]:
         """Dependencies as pairs of node indices."""

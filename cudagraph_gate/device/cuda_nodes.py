@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
+from collections.abc import Iterator
+from itertools import count
 from typing import Any, Final, Literal
 
 from cudagraph_gate.device.cuda_status import call, driver
-from cudagraph_gate.device.port import PAGEABLE, LaunchShape, NodeInfo, NodeKind
+from cudagraph_gate.device.port import PAGEABLE, ArgumentWord, LaunchShape, NodeInfo, NodeKind
 from cudagraph_gate.errors import DeviceError
 
 _PREFIX: Final = "CU_GRAPH_NODE_TYPE_"
@@ -22,6 +26,11 @@ _KINDS: Final[dict[str, NodeKind]] = {
     "GRAPH": "child",
     "CONDITIONAL": "conditional",
 }
+WORD: Final = 8
+"""Bytes: an address, or a scalar that stands alone."""
+LARGEST_ARGUMENT: Final = 32
+"""Bytes: scalars, and small functors that hold some. Larger ones are tables of pointers, whose unused entries
+hold whatever was on the stack, and tensor maps, which hold addresses in a form of their own."""
 _PINNED: Final = "pinned memory"
 _MANAGED: Final = "managed memory"
 _DEVICE: Final = "device memory"
@@ -49,6 +58,48 @@ def node_info(index: int, handle: Any) -> NodeInfo:
         return NodeInfo(index, kind, kind, detail=f"graph of {inside} node{'s' * (inside != 1)}")
     told = type_name.lower().replace("_", " ") if kind in ("event", "other") else ""
     return NodeInfo(index, kind, kind, detail=told)
+
+
+def arguments_of(handle: Any) -> tuple[ArgumentWord, ...]:
+    """What a kernel or memset node was recorded with; empty for other nodes and where it is not told."""
+    bindings = driver()
+    kind = call(bindings.cuGraphNodeGetType, handle).name.removeprefix(_PREFIX)
+    if kind == "MEMSET":
+        fill = call(bindings.cuGraphMemsetNodeGetParams, handle)
+        return (ArgumentWord(0, 0, int(fill.value).to_bytes(4, sys.byteorder), is_address=False),)
+    if kind != "KERNEL":
+        return ()
+    params = call(bindings.cuGraphKernelNodeGetParams, handle)
+    pointers = int(params.kernelParams or 0)
+    return tuple(_kernel_words(params, pointers)) if pointers else ()
+
+
+def _kernel_words(params: Any, pointers: int) -> Iterator[ArgumentWord]:
+    for number, size in enumerate(_argument_sizes(params)):
+        if size > LARGEST_ARGUMENT:
+            continue
+        address = ctypes.c_void_p.from_address(pointers + number * ctypes.sizeof(ctypes.c_void_p)).value
+        if not address:
+            return
+        held = ctypes.string_at(address, size)
+        for offset in range(0, size, WORD):
+            word = held[offset : offset + WORD]
+            known = len(word) == WORD and bool(_memory_at(int.from_bytes(word, sys.byteorder)))
+            yield ArgumentWord(number, offset, word, is_address=known)
+
+
+def _argument_sizes(params: Any) -> Iterator[int]:
+    """Bytes of each of a kernel's arguments; nothing where the driver does not say."""
+    bindings = driver()
+    asked = (bindings.cuFuncGetParamInfo, params.func)
+    if not int(params.func):
+        asked = (bindings.cuKernelGetParamInfo, params.kern)
+    for number in count():
+        try:
+            _offset, size = call(*asked, number)
+        except DeviceError:  # past the last one
+            return
+        yield int(size)
 
 
 def node_handles(graph: Any) -> list[Any]:

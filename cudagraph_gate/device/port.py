@@ -11,239 +11,67 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from cudagraph_gate.errors import UsageError, device_error
+from cudagraph_gate.device.port_graph import (
+    PAGEABLE,
+    ArgumentWord,
+    ExecutableGraph,
+    Graph,
+    Node,
+    NodeInfo,
+    NodeKind,
+    UpdateResult,
+)
+from cudagraph_gate.device.port_work import (
+    Cost,
+    DeviceArray,
+    Dim,
+    Event,
+    HostArray,
+    Kernel,
+    LaunchShape,
+    MemoryInfo,
+    PinnedMemory,
+    Reference,
+    Stream,
+    check_argument,
+)
+from cudagraph_gate.errors import device_error
 
-HostArray = npt.NDArray[Any]
-Dim = tuple[int, int, int]
-CaptureMode = Literal["thread_local", "global"]
-NodeKind = Literal[
-    "kernel", "memcpy", "memset", "host", "empty", "alloc", "free", "event", "child", "conditional", "other"
+__all__ = [
+    "PAGEABLE",
+    "ArgumentWord",
+    "CaptureMode",
+    "Cost",
+    "Device",
+    "DeviceArray",
+    "Dim",
+    "Event",
+    "ExecutableGraph",
+    "Graph",
+    "HostArray",
+    "Kernel",
+    "LaunchShape",
+    "MemoryInfo",
+    "Node",
+    "NodeInfo",
+    "NodeKind",
+    "PinnedMemory",
+    "Reference",
+    "Stream",
+    "UpdateResult",
+    "check_argument",
 ]
-PAGEABLE: Final = "pageable memory"
-"""In a copy node's detail: ordinary host memory, neither pinned nor managed."""
+
+CaptureMode = Literal["thread_local", "global"]
 SPIN_NS: Final = 100_000
 """The end of a wait is spun: a sleep returns up to 50 us (Linux's timer slack) and a wake-up late."""
-
-
-@dataclass(frozen=True)
-class LaunchShape:
-    """Grid and block of a kernel launch, in blocks and in threads."""
-
-    grid: Dim
-    block: Dim
-
-
-Reference = Callable[..., None]
-"""NumPy twin of a kernel: called as ``reference(shape: LaunchShape, *args)``.
-
-Device arrays arrive as NumPy arrays and are written in place.
-"""
-Cost = Callable[..., int]
-"""Cost model of a kernel on the simulated device, in ns: called as ``cost(shape: LaunchShape, *args)``."""
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """One kernel for both devices.
-
-    ``source`` is CUDA C++ for NVRTC with an ``extern "C" __global__`` function called ``name``;
-    ``reference`` computes the same on NumPy arrays; ``cost_ns`` is its time on the simulated device.
-    """
-
-    name: str
-    source: str
-    reference: Reference
-    cost_ns: Cost | int
-
-
-def check_argument(kernel: Kernel, index: int, arg: object) -> None:
-    """Raise UsageError unless ``arg`` is a device array or a NumPy scalar.
-
-    A Python number's width on the device would be a guess.
-    """
-    if isinstance(arg, np.generic) or getattr(arg, "pointer", None) is not None:
-        return
-    raise UsageError(
-        f"argument {index} of kernel {kernel.name} is a Python {type(arg).__name__}",
-        hint="pass a device array or a NumPy scalar such as np.float32(x)",
-    )
-
-
-@dataclass(frozen=True)
-class MemoryInfo:
-    """Memory of the whole device, in bytes, as the driver reports it."""
-
-    free_bytes: int
-    total_bytes: int
-
-
-@dataclass(frozen=True)
-class NodeInfo:
-    """One node of a graph. ``index`` is its position in the graph's node list; ``name`` a kernel's name.
-
-    ``detail`` says more where it is known: of a copy its direction first (``HtoD from pageable memory``,
-    ``DtoD``), of a child graph how many nodes are inside, of another kind the driver's name for it.
-    """
-
-    index: int
-    kind: NodeKind
-    name: str
-    shape: LaunchShape | None = None
-    nbytes: int | None = None
-    detail: str = ""
-
-
-@dataclass(frozen=True)
-class UpdateResult:
-    """What the driver answered to a whole-graph update: its result by name, and the offending node."""
-
-    ok: bool
-    result: str
-    node: int | None = None
-
-
-class DeviceArray(Protocol):
-    """A contiguous array in device memory."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Length of each dimension."""
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Element type."""
-
-    @property
-    def nbytes(self) -> int:
-        """Size in bytes."""
-
-    @property
-    def pointer(self) -> int:
-        """Device address of the first element."""
-
-    def to_host(self) -> HostArray:
-        """A copy on the host: waits for the device; not permitted while a stream captures."""
-
-    def free(self) -> None:
-        """Give the memory back; its address may be used again by the next allocation."""
-
-
-class Event(Protocol):
-    """A point in a stream's work."""
-
-    def synchronize(self) -> None:
-        """Block the calling thread until the event has happened."""
-
-    def elapsed_ns(self, since: Event) -> int:
-        """Device time from ``since`` to this event; both must have happened."""
-
-
-class Stream(Protocol):
-    """An in-order queue of device work."""
-
-    @property
-    def blocking(self) -> bool:
-        """Whether the stream synchronises implicitly with the legacy stream."""
-
-    @property
-    def is_capturing(self) -> bool:
-        """Whether work enqueued here is recorded into a graph instead of run."""
-
-    def synchronize(self) -> None:
-        """Block the calling thread until all work of the stream is done."""
-
-    def record(self) -> Event:
-        """An event that happens when the work enqueued so far is done."""
-
-    def wait(self, event: Event) -> None:
-        """Later work of this stream starts after ``event``; joins the event's capture, if it has one."""
-
-
-class Node(Protocol):
-    """A node added to an explicit graph."""
-
-    @property
-    def info(self) -> NodeInfo:
-        """What the node does."""
-
-
-class ExecutableGraph(Protocol):
-    """An instantiated graph."""
-
-    def upload(self, stream: Stream) -> None:
-        """Send the graph to the device without running it."""
-
-    def launch(self, stream: Stream) -> None:
-        """Enqueue one replay."""
-
-    def update(self, graph: Graph) -> UpdateResult:
-        """Take over the parameters of ``graph``, which must have the same topology."""
-
-    def update_kernel(self, node: NodeInfo, kernel: Kernel, shape: LaunchShape, args: Sequence[Any]) -> None:
-        """Change launch shape and arguments of one kernel node; the kernel itself stays the same.
-
-        This and the two below name a node of the graph that the executable was instantiated from, which
-        must still be there. A refusal raises DeviceError with the driver's name for it and leaves the
-        executable as it was; launches that were enqueued before keep the old parameters.
-        """
-
-    def update_copy(self, node: NodeInfo, target: DeviceArray, source: DeviceArray) -> None:
-        """Let one copy within the device copy between other arrays, also of another size than before.
-
-        Raises ValueError for arrays of unequal sizes; CUDA_ERROR_INVALID_VALUE for a node that is no such
-        copy, and for arrays without elements.
-        """
-
-    def update_fill(self, node: NodeInfo, target: DeviceArray, byte: int) -> None:
-        """Let one memset fill another array of the same size, or with another byte.
-
-        Raises CUDA_ERROR_INVALID_VALUE for another size or a node that is no memset of one row: the driver
-        takes other sizes only where the work happens to fit, which nobody should rely on.
-        """
-
-    def retouch(self, nodes: Sequence[NodeInfo]) -> UpdateResult:
-        """Set the parameters of kernel, copy and memset nodes to what their graph says, one by one.
-
-        This undoes their updates. It stops at the first refusal, which the result names with its node.
-        """
-
-    def destroy(self) -> None:
-        """Free the executable; a later launch raises DeviceError."""
-
-
-class Graph(Protocol):
-    """A graph: captured, or built node by node. Nodes keep a stable order."""
-
-    def add_kernel(
-        self, kernel: Kernel, shape: LaunchShape, args: Sequence[Any], after: Sequence[Node] = ()
-    ) -> Node:
-        """Add a kernel node that runs after the given nodes."""
-
-    def add_copy(self, target: DeviceArray, source: DeviceArray, after: Sequence[Node] = ()) -> Node:
-        """Add a device-to-device copy node."""
-
-    def add_fill(self, target: DeviceArray, byte: int, after: Sequence[Node] = ()) -> Node:
-        """Add a memset node: every byte of ``target`` becomes ``byte``."""
-
-    def nodes(self) -> tuple[NodeInfo, ...]:
-        """All nodes, in the graph's order."""
-
-    def edges(self) -> tuple[tuple[int, int], ...]:
-        """Dependencies as pairs of node indices (from, to)."""
-
-    def instantiate(self) -> ExecutableGraph:
-        """Build an executable graph."""
-
-    def destroy(self) -> None:
-        """Free the graph; executables made from it stay valid."""
 
 
 class Device(ABC):
@@ -275,6 +103,10 @@ class Device(ABC):
     @abstractmethod
     def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> DeviceArray:
         """Allocate without initialising (cuMemAlloc): not permitted while a stream captures."""
+
+    @abstractmethod
+    def pinned(self, nbytes: int) -> PinnedMemory:
+        """Allocate page-locked host memory (cuMemHostAlloc): not permitted while this thread captures."""
 
     @abstractmethod
     def copy(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -72,3 +73,13 @@ class SimulatedArray:
     def __del__(self) -> None:
         if not self._is_view and self.pointer:
             self._engine.drop(self.pointer)
+
+
+@dataclass
+class SimulatedPinned:
+    """Host memory."""
+
+    array: HostArray
+
+    def free(self) -> None:
+        """Nothing is left to do: Python frees it with the object."""

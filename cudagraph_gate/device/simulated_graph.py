@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cudagraph_gate.device.port import (
+    ArgumentWord,
     DeviceArray,
     Graph,
     Kernel,
@@ -88,6 +89,11 @@ class SimulatedGraph:
         """All nodes, in the order they were added or captured."""
         self.require_live("cuGraphGetNodes")
         return tuple(work.node_info(index) for index, work in enumerate(self._nodes))
+
+    def arguments(self) -> tuple[tuple[ArgumentWord, ...], ...]:
+        """What was recorded with each node."""
+        self.require_live("cuGraphKernelNodeGetParams")
+        return tuple(work.argument_words(self._engine.memory) for work in self._nodes)
 
     def edges(self) -> Edges:
         """Dependencies as pairs of node indices."""

@@ -124,6 +124,14 @@ class DeviceMemory:
         self._freed.clear()
         self.used_bytes = 0
 
+    def is_live(self, pointer: int) -> bool:
+        """Whether an allocation that was not freed covers this address."""
+        place = bisect_right(self._bases, pointer) - 1
+        if place < 0:
+            return False
+        block = self._blocks[self._bases[place]]
+        return block.live and pointer - self._bases[place] < block.size
+
     def view(self, region: Region) -> HostArray:
         """The region's bytes as a writable array. Raises IllegalAccess outside every block."""
         if region.nbytes == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -10,6 +11,7 @@ import numpy as np
 
 from cudagraph_gate.device.port import (
     PAGEABLE,
+    ArgumentWord,
     HostArray,
     Kernel,
     LaunchShape,
@@ -73,6 +75,10 @@ class KernelWork:
         """What the node says of itself."""
         return NodeInfo(index, "kernel", self.name, self.shape)
 
+    def argument_words(self, memory: DeviceMemory) -> tuple[ArgumentWord, ...]:
+        """Addresses and scalars, one for each argument."""
+        return tuple(_word(memory, number, arg) for number, arg in enumerate(self.args))
+
 
 @dataclass(frozen=True, eq=False)
 class CopyWork:
@@ -128,6 +134,10 @@ class CopyWork:
         """What the node says of itself."""
         return NodeInfo(index, "memcpy", "memcpy", nbytes=self.nbytes, detail=_ENDPOINTS[self.name])
 
+    def argument_words(self, memory: DeviceMemory) -> tuple[ArgumentWord, ...]:
+        """A copy has addresses only."""
+        return ()
+
 
 @dataclass(frozen=True, eq=False)
 class FillWork:
@@ -172,9 +182,20 @@ class FillWork:
         """What the node says of itself."""
         return NodeInfo(index, "memset", "memset", nbytes=self.nbytes)
 
+    def argument_words(self, memory: DeviceMemory) -> tuple[ArgumentWord, ...]:
+        """The value."""
+        return (ArgumentWord(0, 0, self.byte.to_bytes(4, sys.byteorder), is_address=False),)
+
 
 Work = KernelWork | CopyWork | FillWork
 _ENDPOINTS: Final = {"HtoD": f"HtoD from {PAGEABLE}", "DtoH": f"DtoH to {PAGEABLE}", "DtoD": "DtoD"}
+
+
+def _word(memory: DeviceMemory, number: int, arg: Any) -> ArgumentWord:
+    if isinstance(arg, Region):
+        live = memory.is_live(arg.pointer)
+        return ArgumentWord(number, 0, arg.pointer.to_bytes(8, sys.byteorder), is_address=live)
+    return ArgumentWord(number, 0, np.asarray(arg).tobytes(), is_address=False)
 
 
 def _flat(memory: DeviceMemory, side: Operand) -> HostArray:

@@ -31,7 +31,7 @@ from cudagraph_gate.model import FieldValue, Fingerprint
 __all__ = ["SIMULATED_DEVICE", "Sources", "collect", "differences", "digest", "framework_mismatch"]
 
 SIMULATED_DEVICE: Final = "simulated device"
-RUN_FIELDS: Final = ("shapes", "input_digest.")
+RUN_FIELDS: Final = ("shapes", "input_digest.", "model_version")
 """Beginnings of the fields that only running the workload can tell."""
 
 
@@ -54,9 +54,13 @@ def collect(
     workload: Path | None = None,
     shapes: tuple[str, ...] = (),
     input_digests: Mapping[str, str] | None = None,
+    model_version: str | None = None,
     sources: Sources | None = None,
 ) -> Fingerprint:
-    """The environment here and now. What can't be read is named in ``missing`` with its reason."""
+    """The environment here and now. What can't be read is named in ``missing`` with its reason.
+
+    ``model_version`` is what the workload's ``version()`` says; None where it declares none.
+    """
     sources = sources or Sources()
     readings = (
         Readings({"cgate": __version__, "python": platform.python_version()})
@@ -64,6 +68,7 @@ def collect(
         + read_packages()
         + _device(simulated, device_name, sources)
         + _workload(workload, shapes, input_digests or {})
+        + Readings({} if model_version is None else {"model_version": model_version})
     )
     identity = dict(sorted(readings.identity.items()))
     return Fingerprint(
@@ -112,7 +117,7 @@ def differences(recorded: Fingerprint, here: Fingerprint) -> tuple[str, ...]:
     """Names of the identity fields that differ, or that only one of the two has.
 
     What only one of the two processes knows because it ran the workload is not compared: versions of loaded
-    libraries (the packages they come from are), shapes and input digests.
+    libraries (the packages they come from are), shapes, input digests and the model version.
     """
     names = recorded.identity.keys() | here.identity.keys()
     return tuple(name for name in sorted(names) if _differs(name, recorded.identity, here.identity))

@@ -10,21 +10,22 @@ import msgspec
 from cudagraph_gate.evidence import DIAGNOSIS_FILE, PILOT_LOG
 from cudagraph_gate.gates.check import Check, Gate, ending, fails, finding_checks, holds, undecided
 from cudagraph_gate.gates.clocks import at_fair_clocks, view_clocks
+from cudagraph_gate.gates.gain import GainAnswer, gain_check, judge_gain, tail_check
 from cudagraph_gate.gates.latency import PathComparison, QuantilePair, compare_paths
 from cudagraph_gate.gates.policy import Policy
 from cudagraph_gate.gates.segment import MIN_REQUESTS, not_tried
 from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, TrialView, before
-from cudagraph_gate.gates.wording import duration, percent, size
+from cudagraph_gate.gates.whole_request import whole_request_checks
+from cudagraph_gate.gates.wording import duration, size
 from cudagraph_gate.model import GateResult, GateStatus, NotMeasured, Reason
 from cudagraph_gate.records import Comparison, Phase
-from cudagraph_gate.stats import MOST_FURTHER_BLOCKS, faster, further_blocks
+from cudagraph_gate.stats import MOST_FURTHER_BLOCKS, further_blocks
 
 GATE = Gate(6, "comparison", (PILOT_LOG, DIAGNOSIS_FILE))
 PHASES: Final = frozenset({Phase.TRAJECTORY, Phase.NORMAL_AGAIN, Phase.TIMING})
 """Phases whose findings speak of the comparison."""
 PLAUSIBLE_FACTOR: Final = 1.5
 """Saving more than the GPU was idle means that work is missing; the half allows for two runs' clocks."""
-OWN_GRAPH: Final = "build_graphed"
 
 
 def comparison_gate(
@@ -37,9 +38,6 @@ def comparison_gate(
         return GATE.result([not_tried(trial, trial.name)], {}, threshold)
     paths = compare_paths(target)
     measured = _measured(target, paths, policy)
-    if _own_graph(trial, target):
-        own = "the workload brings its own graph path, which this version does not try"
-        return GATE.result([undecided(Reason.NO_GRAPH_USED, own)], measured, threshold)
     checks = [*comparison_checks(target, policy, paths), *more]
     if isinstance(paths, PathComparison):
         checks += _plausibility_checks(evidence, paths)
@@ -50,6 +48,7 @@ def comparison_checks(trial: ShapeTrial, policy: Policy, paths: PathComparison |
     """What the trial of one shape says of its outputs, latency, CPU time and memory."""
     checks = finding_checks(trial, PHASES)
     checks += correctness_checks(trial)
+    checks += whole_request_checks(trial, policy)
     if isinstance(paths, NotMeasured):
         checks.append(undecided(Reason.UNMEASURABLE, paths.reason))
     else:
@@ -61,14 +60,6 @@ def comparison_checks(trial: ShapeTrial, policy: Policy, paths: PathComparison |
     # One answer for all that is missing: it has one reason.
     found = [check for check in checks if check.status is not GateStatus.UNKNOWN]
     return [*found, undecided(Reason.NOT_TRIED, f"not everything was compared: {ending(trial)}")]
-
-
-def _own_graph(trial: TrialView, target: ShapeTrial) -> bool:
-    """Whether an older log says that the workload's own path was left out."""
-    if target.method == "own":
-        return False
-    noticed = any(OWN_GRAPH in note for note in trial.noticed)
-    return noticed or any(finding.code is Reason.NO_GRAPH_USED for finding in target.findings)
 
 
 # --- outputs and state ----------------------------------------------------------------------------
@@ -118,23 +109,12 @@ def _error_text(comparison: Comparison) -> str:
 
 
 def _gain_check(paths: PathComparison, policy: Policy) -> Check:
-    ratio = paths.p50.ratio
-    low, high = 1 - ratio.high, 1 - ratio.low
-    seen = (
-        f"P50 {duration(paths.p50.normal_ns)} normal, {duration(paths.p50.graph_ns)} graph, "
-        f"gain {percent(1 - ratio.ratio)} ({percent(low)} to {percent(high)})"
-    )
-    if ratio.low > 1:
-        return fails(Reason.REGRESS, f"the graph is slower: {seen}{_copy_note(paths, 0.0)}")
-    if high < policy.min_gain:
-        limit = f"below the minimum {percent(policy.min_gain)}"
-        return fails(Reason.NO_GAIN, f"{seen}, {limit}{_copy_note(paths, policy.min_gain)}")
-    if faster(ratio, paths.noise) and low > policy.min_gain:
-        return holds(seen)
-    beyond = "the noise floor" if paths.noise.upper > policy.min_gain else "the minimum"
-    needed = percent(max(policy.min_gain, paths.noise.upper))
-    return undecided(
-        Reason.UNMEASURABLE, f"{seen}: not clearly beyond {beyond} {needed}, {_further_text(paths, policy)}"
+    return gain_check(
+        "P50",
+        paths.p50,
+        policy,
+        cause=lambda gain: _copy_note(paths, gain),
+        outlook=f", {_further_text(paths, policy)}",
     )
 
 
@@ -164,21 +144,6 @@ def _tail_checks(paths: PathComparison, policy: Policy) -> Iterable[Check]:
         yield tail_check("P95", paths.p95, policy)
     if isinstance(paths.p99, QuantilePair):
         yield tail_check("P99", paths.p99, policy)
-
-
-def tail_check(name: str, pair: QuantilePair, policy: Policy) -> Check:
-    """Whether a tail is longer by graphs than the policy allows."""
-    limit = 1 + policy.max_tail_regression
-    seen = (
-        f"{name} {duration(pair.normal_ns)} normal, {duration(pair.graph_ns)} graph, "
-        f"ratio {pair.ratio.ratio:.3f} ({pair.ratio.low:.3f} to {pair.ratio.high:.3f})"
-    )
-    if pair.ratio.low > max(limit, 1 + pair.noise.upper):
-        return fails(Reason.REGRESS, f"{seen}, the limit is {limit:.3f}")
-    if pair.ratio.ratio > limit:
-        noise = f"noise floor {percent(pair.noise.upper)}"
-        return undecided(Reason.UNMEASURABLE, f"{seen}, not clearly within the limit {limit:.3f} ({noise})")
-    return holds(f"{name} within limits")
 
 
 def _cpu_check(paths: PathComparison, policy: Policy) -> Check:
@@ -257,7 +222,7 @@ def _measured(trial: ShapeTrial, paths: PathComparison | NotMeasured, policy: Po
     measured |= {
         name: pair.as_dict() if isinstance(pair, QuantilePair) else pair for name, pair in tails.items()
     }
-    if _gain_check(paths, policy).status is GateStatus.UNKNOWN:
+    if judge_gain(paths.p50.ratio, paths.noise, policy.min_gain) is GainAnswer.UNSURE:
         measured["further_blocks"] = _further(paths, policy)
     return measured | {
         "gain": 1 - paths.p50.ratio.ratio,

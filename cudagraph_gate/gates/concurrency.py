@@ -6,27 +6,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cudagraph_gate.gates.check import Check, fails, holds, joined, undecided
-from cudagraph_gate.gates.comparison import tail_check
-from cudagraph_gate.gates.latency import BOOTSTRAP_SEED, QuantilePair
+from cudagraph_gate.gates.check import Check, fails, joined, undecided
+from cudagraph_gate.gates.gain import gain_check, tail_check
+from cudagraph_gate.gates.latency import QuantilePair, pair_of
 from cudagraph_gate.gates.policy import Policy
-from cudagraph_gate.gates.wording import duration, percent
 from cudagraph_gate.model import NotMeasured, Reason
-from cudagraph_gate.records import ConcurrentRun, Record
-from cudagraph_gate.stats import (
-    MIN_BLOCKS,
-    Blocks,
-    compare_blocks,
-    enough_requests,
-    noise_floor,
-    quantile_ns,
-)
+from cudagraph_gate.records import ConcurrentRun, PathName, Record
+from cudagraph_gate.stats import MIN_BLOCKS, enough_requests
 
 P50, P95 = 0.50, 0.95
 
 
 @dataclass(frozen=True)
-class _Compared:
+class Figures:
     """Both paths' blocks in numbers."""
 
     p50: QuantilePair | NotMeasured
@@ -35,73 +27,89 @@ class _Compared:
     """Elapsed time of a block over its requests: the inverse of the throughput."""
 
 
-def concurrency_check(records: Sequence[Record], shape: str, policy: Policy) -> Check:
+@dataclass(frozen=True)
+class Concurrency:
+    """What the threads of one shape did."""
+
+    runs: tuple[ConcurrentRun, ...]
+    """Blocks in the order of their measurement; at least one."""
+    figures: Figures | NotMeasured
+
+    @property
+    def threads(self) -> int:
+        """Host threads of each block."""
+        return self.runs[0].threads
+
+    def wrong(self, path: PathName) -> int:
+        """Requests of one path whose outputs differ."""
+        return sum(run.wrong for run in self.runs if run.path == path)
+
+
+def view_concurrency(records: Sequence[Record], shape: str) -> Concurrency | None:
+    """The blocks of ``shape`` in numbers; None without any."""
+    found = [record for record in records if isinstance(record, ConcurrentRun) and record.shape == shape]
+    runs = tuple(sorted(found, key=lambda run: run.order))
+    return Concurrency(runs, _figures(runs)) if runs else None
+
+
+def concurrency_check(seen: Concurrency | None, shape: str, policy: Policy) -> Check:
     """The worst of what the blocks of ``shape`` say of outputs, throughput and latency."""
-    runs = _runs(records, shape)
-    if not runs:
+    if seen is None:
         return undecided(Reason.NOT_TRIED, f"concurrent requests of shape {shape} were not tried")
-    wrong = _failed(runs) or _wrong(runs)
+    wrong = _failed(seen) or _wrong(seen)
     if wrong is not None:
         return wrong
-    compared = _compared(runs)
-    if isinstance(compared, NotMeasured):
-        return undecided(Reason.UNMEASURABLE, compared.reason)
-    return joined(list(_checks(compared, policy)))
+    if isinstance(seen.figures, NotMeasured):
+        return undecided(Reason.UNMEASURABLE, seen.figures.reason)
+    return joined(list(_checks(seen.figures, policy)))
 
 
-def measured_concurrency(records: Sequence[Record], shape: str) -> dict[str, Any]:
-    """Figures of ``shape``'s blocks: times in ns, the throughput as graph over normal; empty without any."""
-    runs = _runs(records, shape)
-    if not runs:
+def measured_concurrency(seen: Concurrency | None) -> dict[str, Any]:
+    """Figures for the report: times in ns, the throughput as graph over normal; empty without any."""
+    if seen is None:
         return {}
     measured: dict[str, Any] = {
-        "threads": runs[0].threads,
-        "normal_wrong_requests": sum(run.wrong for run in runs if run.path == "normal"),
-        "graph_wrong_requests": sum(run.wrong for run in runs if run.path == "graph"),
+        "threads": seen.threads,
+        "normal_wrong_requests": seen.wrong("normal"),
+        "graph_wrong_requests": seen.wrong("graph"),
     }
-    compared = _compared(runs)
-    if isinstance(compared, NotMeasured):
-        return measured | {"throughput_ratio": compared}
-    each = compared.per_request
-    pairs = {"p50": compared.p50, "p95": compared.p95}
+    figures = seen.figures
+    if isinstance(figures, NotMeasured):
+        return measured | {"throughput_ratio": figures}
+    each = figures.per_request
+    pairs = {"p50": figures.p50, "p95": figures.p95}
     return measured | {
         "throughput_ratio": each if isinstance(each, NotMeasured) else 1 / each.ratio.ratio,
         **{name: pair if isinstance(pair, NotMeasured) else pair.as_dict() for name, pair in pairs.items()},
     }
 
 
-def _runs(records: Sequence[Record], shape: str) -> list[ConcurrentRun]:
-    """Blocks of one shape in the order of their measurement."""
-    found = [record for record in records if isinstance(record, ConcurrentRun) and record.shape == shape]
-    return sorted(found, key=lambda run: run.order)
-
-
 # --- outputs --------------------------------------------------------------------------------------
 
 
-def _failed(runs: Sequence[ConcurrentRun]) -> Check | None:
+def _failed(seen: Concurrency) -> Check | None:
     """The first thread that failed. The normal path's failure says that use is serial anyway."""
-    run = next((run for run in runs if run.failure), None)
+    run = next((run for run in seen.runs if run.failure), None)
     if run is None:
         return None
-    seen = f"with {run.threads} threads the {run.path} path fails: {run.failure}"
+    what = f"with {run.threads} threads the {run.path} path fails: {run.failure}"
     if run.path == "graph":
-        return fails(Reason.REPLAY_RACE, seen)
-    return fails(Reason.REPLAY_RACE, f"{seen}: the workload itself serves one request at a time")
+        return fails(Reason.REPLAY_RACE, what)
+    return fails(Reason.REPLAY_RACE, f"{what}: the workload itself serves one request at a time")
 
 
-def _wrong(runs: Sequence[ConcurrentRun]) -> Check | None:
-    normal, graph = (sum(run.wrong for run in runs if run.path == path) for path in ("normal", "graph"))
+def _wrong(seen: Concurrency) -> Check | None:
+    normal, graph = seen.wrong("normal"), seen.wrong("graph")
     if graph:
         also = f", and so do {normal} of the normal path" if normal else ""
         return fails(
             Reason.REPLAY_RACE,
-            f"{graph} requests of {runs[0].threads} threads by graphs differ from the normal path{also}",
+            f"{graph} requests of {seen.threads} threads by graphs differ from the normal path{also}",
         )
     if normal:
         return fails(
             Reason.REPLAY_RACE,
-            f"{normal} requests of the normal path differ when {runs[0].threads} threads use it: "
+            f"{normal} requests of the normal path differ when {seen.threads} threads use it: "
             "the workload itself serves one request at a time",
         )
     return None
@@ -110,7 +118,7 @@ def _wrong(runs: Sequence[ConcurrentRun]) -> Check | None:
 # --- latency and throughput -----------------------------------------------------------------------
 
 
-def _compared(runs: Sequence[ConcurrentRun]) -> _Compared | NotMeasured:
+def _figures(runs: Sequence[ConcurrentRun]) -> Figures | NotMeasured:
     paths = [[run for run in runs if run.path == path and run.latencies_ns] for path in ("normal", "graph")]
     for name, own in zip(("normal", "graph"), paths, strict=True):
         if len(own) < MIN_BLOCKS:
@@ -122,51 +130,21 @@ def _compared(runs: Sequence[ConcurrentRun]) -> _Compared | NotMeasured:
         [(round(run.elapsed_ns / len(run.latencies_ns)),) for run in own] for own in paths
     )
     fewest = min(sum(map(len, normal)), sum(map(len, graph)))
-    return _Compared(
-        p50=_pair(normal, graph, P50),
-        p95=enough_requests(fewest, P95) or _pair(normal, graph, P95),
-        per_request=_pair(normal_each, graph_each, P50),
+    return Figures(
+        p50=pair_of(normal, graph, P50),
+        p95=enough_requests(fewest, P95) or pair_of(normal, graph, P95),
+        per_request=pair_of(normal_each, graph_each, P50),
     )
 
 
-def _pair(normal: Blocks, graph: Blocks, quantile: float) -> QuantilePair | NotMeasured:
-    """One figure of both paths; the noise is that of the normal path's blocks, every other one."""
-    halves = normal[0::2], normal[1::2]
-    if not all(quantile_ns(blocks, quantile) > 0 for blocks in (normal, *halves)):
-        return NotMeasured(reason="the normal path's requests take no time: the clock is too coarse")
-    return QuantilePair(
-        normal_ns=quantile_ns(normal, quantile),
-        graph_ns=quantile_ns(graph, quantile),
-        ratio=compare_blocks(normal, graph, quantile, BOOTSTRAP_SEED),
-        noise=noise_floor(*halves, quantile, BOOTSTRAP_SEED),
-    )
-
-
-def _checks(compared: _Compared, policy: Policy) -> Iterator[Check]:
-    named = (("P50", compared.p50), ("time per request", compared.per_request))
+def _checks(figures: Figures, policy: Policy) -> Iterator[Check]:
+    named = (("P50", figures.p50), ("time per request", figures.per_request))
     for name, pair in named:
         if isinstance(pair, NotMeasured):
             yield undecided(Reason.UNMEASURABLE, f"concurrent {name}: {pair.reason}")
         else:
-            yield _gain(f"concurrent {name}", pair, policy)
-    if isinstance(compared.p95, NotMeasured):
-        yield undecided(Reason.UNMEASURABLE, f"concurrent P95: {compared.p95.reason}")
+            yield gain_check(f"concurrent {name}", pair, policy)
+    if isinstance(figures.p95, NotMeasured):
+        yield undecided(Reason.UNMEASURABLE, f"concurrent P95: {figures.p95.reason}")
     else:
-        yield tail_check("concurrent P95", compared.p95, policy)
-
-
-def _gain(name: str, pair: QuantilePair, policy: Policy) -> Check:
-    low, high = 1 - pair.ratio.high, 1 - pair.ratio.low
-    seen = (
-        f"{name} {duration(pair.normal_ns)} normal, {duration(pair.graph_ns)} graph, "
-        f"gain {percent(1 - pair.ratio.ratio)} ({percent(low)} to {percent(high)})"
-    )
-    if pair.ratio.low > 1 + pair.noise.upper:
-        return fails(Reason.REGRESS, f"graphs are slower: {seen}")
-    if high < policy.min_gain:
-        return fails(Reason.NO_GAIN, f"{seen}, below the minimum {percent(policy.min_gain)}")
-    needed = max(policy.min_gain, pair.noise.upper)
-    if low > needed:
-        return holds(seen)
-    beyond = "the noise floor" if pair.noise.upper > policy.min_gain else "the minimum"
-    return undecided(Reason.UNMEASURABLE, f"{seen}: not clearly beyond {beyond} {percent(needed)}")
+        yield tail_check("concurrent P95", figures.p95, policy)

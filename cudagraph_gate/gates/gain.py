@@ -1,101 +1,100 @@
-"""Gate 1, evidence: submission gaps are measured, and the gain predicted from them is worth it."""
+"""The rules for measured times: what is a gain, and what makes a tail too long. Every comparison uses these.
+
+A gain is one only where its whole interval is beyond both the noise floor of its own figure (normal against
+normal) and the policy's minimum. Two figures without an interval are never judged.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from enum import StrEnum
 
-from cudagraph_gate.evidence import DIAGNOSIS_FILE, PROFILE_FILE, missing
-from cudagraph_gate.gates.check import Check, Gate, fails, holds, undecided
+from cudagraph_gate.gates.check import Check, fails, holds, undecided
+from cudagraph_gate.gates.latency import QuantilePair
 from cudagraph_gate.gates.policy import Policy
-from cudagraph_gate.gates.trial_view import Evidence
-from cudagraph_gate.gates.wording import duration, percent, size
-from cudagraph_gate.model import (
-    Diagnosis,
-    GateResult,
-    NotMeasured,
-    Prediction,
-    ProfileTimes,
-    Reason,
-)
-
-GATE = Gate(1, "evidence", (DIAGNOSIS_FILE, PROFILE_FILE))
+from cudagraph_gate.gates.wording import duration, percent
+from cudagraph_gate.model import Reason
+from cudagraph_gate.stats import NoiseFloor, QuantileRatio, faster
 
 
-def evidence_gate(evidence: Evidence, policy: Policy) -> GateResult:
-    """Judge the prediction: at its pessimistic end for a pass, at its optimistic end for a fail."""
-    threshold = {"min_gain": policy.min_gain}
-    found = _prediction(evidence.diagnosis)
-    if isinstance(found, NotMeasured):
-        return GATE.result([undecided(Reason.UNMEASURABLE, found.reason)], {"gain": found}, threshold)
-    check = _gain_check(found, evidence.profile, policy)
-    return GATE.result([check], _measured(found), threshold)
+class GainAnswer(StrEnum):
+    """What an interval says of a gain."""
+
+    SLOWER = "slower"
+    """The whole interval is slower, by more than the noise."""
+    TOO_SMALL = "too_small"
+    """The whole interval is below the minimum."""
+    UNSURE = "unsure"
+    """The minimum or the noise reaches into the interval."""
+    ENOUGH = "enough"
 
 
-def _prediction(diagnosis: Diagnosis | None) -> Prediction | NotMeasured:
-    """The prediction, if it rests on measured idle; else why not."""
-    if diagnosis is None:
-        return missing("diagnosis")
-    if not diagnosis.devices:
-        return NotMeasured(reason="no GPU operation was recorded")
-    for device in diagnosis.devices:
-        if isinstance(device.idle_ns, NotMeasured):
-            return device.idle_ns
-    prediction = diagnosis.prediction
-    if isinstance(prediction, NotMeasured):
-        return prediction
-    if isinstance(prediction.upper_bound_ns, NotMeasured):
-        return prediction.upper_bound_ns
-    if prediction.normal_ns <= 0:
-        return NotMeasured(reason="the normal path's request time is zero")
-    return prediction
+def judge_gain(ratio: QuantileRatio, noise: NoiseFloor, min_gain: float) -> GainAnswer:
+    """The one rule; ``ratio`` is graph over normal, so that the gain is 1 - ``ratio``."""
+    if ratio.low > 1 + noise.upper:
+        return GainAnswer.SLOWER
+    if too_small(ratio, min_gain):
+        return GainAnswer.TOO_SMALL
+    if faster(ratio, noise) and 1 - ratio.high > min_gain:
+        return GainAnswer.ENOUGH
+    return GainAnswer.UNSURE
 
 
-def predicted_gain(prediction: Prediction, replay_ns: int) -> float:
-    """Share of the normal request saved if a replay takes ``replay_ns``, the rest as predicted."""
-    request_ns = prediction.request_ns - prediction.replay_ns + replay_ns
-    return 1 - request_ns / prediction.normal_ns
+def too_small(ratio: QuantileRatio, min_gain: float) -> bool:
+    """Whether even the optimistic end of the gain stays below the minimum."""
+    return 1 - ratio.low < min_gain
 
 
-def _gain_check(prediction: Prediction, profile: ProfileTimes | None, policy: Policy) -> Check:
-    low = predicted_gain(prediction, prediction.replay_high_ns)
-    high = predicted_gain(prediction, prediction.replay_low_ns)
-    interval = f"predicted gain {percent(low)} to {percent(high)} of a request"
-    limit = f"the minimum {percent(policy.min_gain)}"
-    if high <= policy.min_gain:
-        copy = _copy_note(prediction, high, profile, policy)
-        return fails(Reason.NO_GAIN, f"{interval}, not more than {limit}{copy}")
-    if low <= policy.min_gain:
-        return undecided(Reason.UNMEASURABLE, f"{interval}: {limit} lies inside")
-    allowed = _allowed_gain(prediction)
-    if allowed < policy.min_gain:
-        contradiction = f"{interval}, but the measured submission idle allows {percent(allowed)} at most"
-        return undecided(Reason.UNMEASURABLE, contradiction)
-    return holds(f"{interval}, more than {limit}")
+def gain_text(name: str, pair: QuantilePair) -> str:
+    """``P50 1.00 ms normal, 600 µs graph, gain 40.0 % (38.0 % to 42.0 %)``."""
+    low, high = 1 - pair.ratio.high, 1 - pair.ratio.low
+    return (
+        f"{name} {duration(pair.normal_ns)} normal, {duration(pair.graph_ns)} graph, "
+        f"gain {percent(1 - pair.ratio.ratio)} ({percent(low)} to {percent(high)})"
+    )
 
 
-def _allowed_gain(prediction: Prediction) -> float:
-    upper = prediction.upper_bound_ns
-    return upper / prediction.normal_ns if isinstance(upper, int) else 0.0
+def _nothing(_gain: float) -> str:
+    return ""
 
 
-def _copy_note(prediction: Prediction, gain: float, profile: ProfileTimes | None, policy: Policy) -> str:
-    """Names the copy of the inputs where it alone takes the gain away."""
-    if gain + prediction.copy_in_ns / prediction.normal_ns <= policy.min_gain:
-        return ""
-    note = f"; copying the inputs into static buffers costs {duration(prediction.copy_in_ns)}"
-    if profile is None or not profile.input_bytes:
-        return note
-    name, nbytes = max(profile.input_bytes.items(), key=lambda item: item[1])
-    return f"{note}, the biggest is {name} ({size(nbytes)})"
+def gain_check(
+    name: str,
+    pair: QuantilePair,
+    policy: Policy,
+    *,
+    cause: Callable[[float], str] = _nothing,
+    outlook: str = "",
+) -> Check:
+    """The rule put to one figure of both paths.
+
+    ``cause`` is given a gain that was missed and may say what took it away; ``outlook`` is what would
+    decide an open case.
+    """
+    seen = gain_text(name, pair)
+    answer = judge_gain(pair.ratio, pair.noise, policy.min_gain)
+    if answer is GainAnswer.SLOWER:
+        return fails(Reason.REGRESS, f"the graph is slower: {seen}{cause(0.0)}")
+    if answer is GainAnswer.TOO_SMALL:
+        below = f"below the minimum {percent(policy.min_gain)}"
+        return fails(Reason.NO_GAIN, f"{seen}, {below}{cause(policy.min_gain)}")
+    if answer is GainAnswer.ENOUGH:
+        return holds(seen)
+    beyond = "the noise floor" if pair.noise.upper > policy.min_gain else "the minimum"
+    needed = percent(max(policy.min_gain, pair.noise.upper))
+    return undecided(Reason.UNMEASURABLE, f"{seen}: not clearly beyond {beyond} {needed}{outlook}")
 
 
-def _measured(prediction: Prediction) -> dict[str, Any]:
-    return {
-        "gain": prediction.gain,
-        "gain_low": predicted_gain(prediction, prediction.replay_high_ns),
-        "gain_high": predicted_gain(prediction, prediction.replay_low_ns),
-        "normal_ns": prediction.normal_ns,
-        "request_ns": prediction.request_ns,
-        "copy_in_ns": prediction.copy_in_ns,
-        "upper_bound_ns": prediction.upper_bound_ns,
-    }
+def tail_check(name: str, pair: QuantilePair, policy: Policy) -> Check:
+    """Whether a tail is longer by graphs than the policy allows."""
+    limit = 1 + policy.max_tail_regression
+    seen = (
+        f"{name} {duration(pair.normal_ns)} normal, {duration(pair.graph_ns)} graph, "
+        f"ratio {pair.ratio.ratio:.3f} ({pair.ratio.low:.3f} to {pair.ratio.high:.3f})"
+    )
+    if pair.ratio.low > max(limit, 1 + pair.noise.upper):
+        return fails(Reason.REGRESS, f"{seen}, the limit is {limit:.3f}")
+    if pair.ratio.ratio > limit:
+        noise = f"noise floor {percent(pair.noise.upper)}"
+        return undecided(Reason.UNMEASURABLE, f"{seen}, not clearly within the limit {limit:.3f} ({noise})")
+    return holds(f"{name} within limits")

@@ -3,28 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from cudagraph_gate.gates.check import Check, fails, holds, joined, undecided
+from cudagraph_gate.gates.gain import gain_check
+from cudagraph_gate.gates.latency import QuantilePair, pair_of
 from cudagraph_gate.gates.policy import Policy
-from cudagraph_gate.gates.wording import duration, percent, size
+from cudagraph_gate.gates.wording import size
 from cudagraph_gate.model import NotMeasured, Reason
 from cudagraph_gate.records import InstanceRun, Record
 
 
-def instances_check(records: Sequence[Record], shape: str, policy: Policy) -> Check:
+@dataclass(frozen=True)
+class Instances:
+    """Several graphs of one shape, replayed together."""
+
+    run: InstanceRun
+
+    @cached_property
+    def round(self) -> QuantilePair | NotMeasured:
+        """One request on each stream, by the medians of the blocks."""
+        return _round(self.run)
+
+
+def view_instances(records: Sequence[Record], shape: str) -> Instances | None:
+    """The newest run of ``shape``; None without any."""
+    found = [record for record in records if isinstance(record, InstanceRun) and record.shape == shape]
+    return Instances(found[-1]) if found else None
+
+
+def instances_check(seen: Instances | None, shape: str, policy: Policy) -> Check:
     """The worst of what the newest run of ``shape`` says of outputs, memory and gain."""
-    run = _newest(records, shape)
-    if run is None:
+    if seen is None:
         return undecided(Reason.NOT_TRIED, f"several instances of shape {shape} were not tried")
-    return joined([_outputs(run), _memory(run, policy), _gain(run, policy)])
+    return joined([_outputs(seen.run), _memory(seen.run, policy), _gain(seen, policy)])
 
 
-def measured_instances(records: Sequence[Record], shape: str) -> dict[str, Any]:
-    """Figures of the newest run of ``shape``: times in ns, sizes in bytes; empty where there is none."""
-    run = _newest(records, shape)
-    if run is None:
+def measured_instances(seen: Instances | None) -> dict[str, Any]:
+    """Figures of the newest run: times in ns, sizes in bytes; empty where there is none."""
+    if seen is None:
         return {}
+    run, pair = seen.run, seen.round
     return {
         "instances": run.count,
         "requests": run.requests,
@@ -33,12 +54,8 @@ def measured_instances(records: Sequence[Record], shape: str) -> dict[str, Any]:
         "normal_round_ns": run.normal_ns,
         "graph_round_ns": run.graph_ns,
         "speed_up": _speed_up(run),
+        "round": pair if isinstance(pair, NotMeasured) else pair.as_dict(),
     }
-
-
-def _newest(records: Sequence[Record], shape: str) -> InstanceRun | None:
-    found = [record for record in records if isinstance(record, InstanceRun) and record.shape == shape]
-    return found[-1] if found else None
 
 
 def _outputs(run: InstanceRun) -> Check:
@@ -64,30 +81,30 @@ def _memory(run: InstanceRun, policy: Policy) -> Check:
     return holds(f"each instance takes {size(taken)}")
 
 
-def _gain(run: InstanceRun, policy: Policy) -> Check:
-    """By two medians whose noise was judged when they were measured."""
-    rounds = _rounds(run)
-    if isinstance(rounds, NotMeasured):
-        return undecided(Reason.UNMEASURABLE, f"gain of {run.count} instances: {rounds.reason}")
-    normal_ns, graph_ns = rounds
-    gain = 1 - graph_ns / normal_ns
-    seen = (
-        f"a round of {run.count} requests takes {duration(normal_ns)} normal, {duration(graph_ns)} graph, "
-        f"gain {percent(gain)}"
-    )
-    if gain < -policy.min_gain:
-        return fails(Reason.REGRESS, f"the graphs are slower: {seen}")
-    if gain < policy.min_gain:
-        return fails(Reason.NO_GAIN, f"{seen}, below the minimum {percent(policy.min_gain)}")
-    return holds(seen)
+def _gain(seen: Instances, policy: Policy) -> Check:
+    if isinstance(seen.round, NotMeasured):
+        return undecided(Reason.UNMEASURABLE, f"gain of {seen.run.count} instances: {seen.round.reason}")
+    return gain_check(f"a round of {seen.run.count} requests", seen.round, policy)
+
+
+def _round(run: InstanceRun) -> QuantilePair | NotMeasured:
+    """By blocks: two medians alone, as older logs hold, have no interval."""
+    if isinstance(timed := _medians(run), NotMeasured):
+        return timed
+    normal, graph = run.normal_blocks_ns, run.graph_blocks_ns
+    if isinstance(normal, NotMeasured):
+        return normal
+    if isinstance(graph, NotMeasured):
+        return graph
+    return pair_of([(each,) for each in normal], [(each,) for each in graph], 0.5, paired=True)
 
 
 def _speed_up(run: InstanceRun) -> float | NotMeasured:
-    rounds = _rounds(run)
-    return rounds if isinstance(rounds, NotMeasured) else rounds[0] / rounds[1]
+    timed = _medians(run)
+    return timed if isinstance(timed, NotMeasured) else timed[0] / timed[1]
 
 
-def _rounds(run: InstanceRun) -> tuple[int, int] | NotMeasured:
+def _medians(run: InstanceRun) -> tuple[int, int] | NotMeasured:
     """Median round of the normal path and of the graphs, in ns."""
     if isinstance(run.normal_ns, NotMeasured):
         return run.normal_ns

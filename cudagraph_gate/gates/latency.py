@@ -17,6 +17,7 @@ from cudagraph_gate.model import Measured, NotMeasured
 from cudagraph_gate.records import Block, PathName
 from cudagraph_gate.stats import (
     MIN_BLOCKS,
+    Blocks,
     NoiseFloor,
     QuantileRatio,
     compare_blocks,
@@ -198,6 +199,33 @@ def _process_cpu_per_request(blocks: Sequence[Block]) -> Measured:
             return block.process_cpu_ns
         total += block.process_cpu_ns
     return round(total / _requests(blocks))
+
+
+def pair_of(
+    normal: Blocks,
+    graph: Blocks,
+    quantile: float,
+    *,
+    paired: bool = False,
+    halves: tuple[Blocks, Blocks] | None = None,
+) -> QuantilePair | NotMeasured:
+    """One quantile of both paths from blocks in the order of their measurement.
+
+    ``halves`` of the normal path give the noise: without them its even blocks and its odd ones. ``paired``
+    as in :func:`compare_blocks`. Not measured with too few blocks, or where a path takes no time.
+    """
+    for name, blocks in (("normal", normal), ("graph", graph)):
+        if len(blocks) < MIN_BLOCKS:
+            return NotMeasured(reason=f"{len(blocks)} blocks of the {name} path, {MIN_BLOCKS} are needed")
+    one, other = halves or (normal[0::2], normal[1::2])
+    if not all(quantile_ns(blocks, quantile) > 0 for blocks in (normal, one, other, graph)):
+        return NotMeasured(reason="a path takes no time: the clock is too coarse")
+    return QuantilePair(
+        normal_ns=quantile_ns(normal, quantile),
+        graph_ns=quantile_ns(graph, quantile),
+        ratio=compare_blocks(normal, graph, quantile, BOOTSTRAP_SEED, paired=paired),
+        noise=noise_floor(one, other, quantile, BOOTSTRAP_SEED, paired=paired),
+    )
 
 
 def _throughput(blocks: Sequence[Block]) -> float:

@@ -10,10 +10,13 @@ import msgspec
 
 from cudagraph_gate.gates.comparison import memory_growth
 from cudagraph_gate.gates.concurrency import measured_concurrency
+from cudagraph_gate.gates.explicit import explicit_note
 from cudagraph_gate.gates.instances import measured_instances
+from cudagraph_gate.gates.judged_trial import JudgedTrial
 from cudagraph_gate.gates.latency import PathComparison, compare_paths
 from cudagraph_gate.gates.memory import measured_memory
 from cudagraph_gate.gates.policy import Policy
+from cudagraph_gate.gates.segment import outputs_agreed
 from cudagraph_gate.gates.shape_choice import ShapeCost, choose_buckets, choose_shapes, paddings
 from cudagraph_gate.gates.traffic import measured_traffic, view_traffic
 from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, TrialView, view_trial
@@ -21,19 +24,18 @@ from cudagraph_gate.model import NotMeasured
 from cudagraph_gate.records import Phase, TrialStarted
 
 
-def measured_ladder(evidence: Evidence, policy: Policy) -> dict[str, Any]:
+def measured_ladder(trial: JudgedTrial) -> dict[str, Any]:
     """Plain values, by part; a part that was not tried is absent."""
-    view = view_trial(evidence)
-    found: dict[str, Any] = {"shapes": measured_shapes(evidence, policy), "explicit": _explicit(view)}
-    instances, together = view.rungs.get(Phase.INSTANCES), view.rungs.get(Phase.CONCURRENCY)
-    if instances is not None:
-        found["instances"] = measured_instances(instances.records, instances.shape)
-    if together is not None:
-        found["concurrency"] = measured_concurrency(together.records, together.shape)
-    found["memory_over_time"] = measured_memory(view.rungs.get(Phase.MEMORY))
-    traffic = view.rungs.get(Phase.TRAFFIC)
-    if traffic is not None:
-        found["traffic"] = measured_traffic(traffic.records)
+    view = trial.view
+    found: dict[str, Any] = {
+        "shapes": measured_shapes(trial.evidence, trial.policy),
+        "explicit": _explicit(view),
+        "instances": measured_instances(trial.instances),
+        "concurrency": measured_concurrency(trial.concurrency),
+        "memory_over_time": measured_memory(view.rungs.get(Phase.MEMORY)),
+    }
+    if Phase.TRAFFIC in view.rungs:
+        found["traffic"] = measured_traffic(trial.traffic)
     plain: dict[str, Any] = msgspec.to_builtins({name: part for name, part in found.items() if part})
     return plain
 
@@ -120,7 +122,8 @@ def _explicit(view: TrialView) -> dict[str, Any]:
             "nodes": trial.nodes.nodes if trial.nodes else None,
             "explicit_ns": _p50(own),
             "captured_ns": _p50(beside),
-            "outputs_agree": all(comparison.equal for comparison in trial.comparisons),
+            "outputs_agree": outputs_agreed(trial),
+            "wrong": explicit_note(trial),
         }
     return found
 

@@ -18,18 +18,17 @@ from cudagraph_gate.gates.check import (
     joined,
     undecided,
     worker_end,
-    worst,
 )
-from cudagraph_gate.gates.comparison import comparison_checks
 from cudagraph_gate.gates.concurrency import concurrency_check
+from cudagraph_gate.gates.gain import too_small
 from cudagraph_gate.gates.instances import instances_check
-from cudagraph_gate.gates.latency import compare_paths, rung_gains
-from cudagraph_gate.gates.lifecycle import lifecycle_checks
+from cudagraph_gate.gates.judged_trial import JudgedTrial
+from cudagraph_gate.gates.latency import rung_gains
 from cudagraph_gate.gates.memory import memory_checks
 from cudagraph_gate.gates.policy import Policy
 from cudagraph_gate.gates.segment import not_tried, segment_checks
 from cudagraph_gate.gates.traffic import traffic_check
-from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, TrialView, view_trial
+from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, TrialView
 from cudagraph_gate.gates.wording import one_line, percent
 from cudagraph_gate.model import GateStatus, NotMeasured, Reason
 from cudagraph_gate.records import Phase, RungEnded, TrafficRun
@@ -43,22 +42,31 @@ class Rung:
 
     number: int
     name: str
-    judge: Callable[[TrialView, Policy], Check]
+    judge: Callable[[JudgedTrial], Check]
     bound_to: str = ""
     """The condition of use; empty where a rung that does not hold refuses the graph."""
 
 
 def judge_rung(number: int, evidence: Evidence, policy: Policy) -> RungEnded:
     """The answer of rung ``number`` (1 to 6)."""
-    return _ended(RUNGS[number - 1], view_trial(evidence), policy)
+    return _ended(RUNGS[number - 1], JudgedTrial(evidence, policy))
 
 
 def ladder(evidence: Evidence, policy: Policy) -> tuple[RungEnded, ...]:
     """Every rung up to the first that does not hold."""
-    view = view_trial(evidence)
+    return climb(JudgedTrial(evidence, policy))
+
+
+def shapes_that_hold(evidence: Evidence, policy: Policy) -> tuple[str, ...]:
+    """Names of the shapes whose own trials hold, in the log's order."""
+    return JudgedTrial(evidence, policy).holding
+
+
+def climb(trial: JudgedTrial) -> tuple[RungEnded, ...]:
+    """Every rung up to the first that does not hold; at least one."""
     climbed: list[RungEnded] = []
-    for rung in rungs_of(view):
-        climbed.append(_ended(rung, view, policy))
+    for rung in rungs_of(trial.view):
+        climbed.append(_ended(rung, trial))
         if climbed[-1].status is not GateStatus.PASS:
             break
     return tuple(climbed)
@@ -74,36 +82,30 @@ def rungs_of(view: TrialView) -> tuple[Rung, ...]:
     )
 
 
-def ladder_checks(evidence: Evidence, policy: Policy) -> list[Check]:
-    """What the rungs say beyond the gates' own checks, and memory over time.
+def ladder_checks(trial: JudgedTrial, last: RungEnded) -> list[Check]:
+    """What the rungs say beyond the gates' own checks, and memory over time; ``last`` ended the climb.
 
     Of the first two rungs only the bare replay is no gate's: the others repeat the gates 2, 4 and 6.
     """
-    view, last = view_trial(evidence), ladder(evidence, policy)[-1]
     if last.number < 3:
-        target = _target(view)
-        return [] if target is None else _replay_checks(target, policy)
-    return [
-        *_last_rung_checks(last),
-        *_recorded_failures(view, last, policy),
-        *_memory_over_time(view, policy),
-    ]
+        return [] if trial.target is None else _replay_checks(trial.target, trial.policy)
+    return [*_last_rung_checks(last), *_recorded_failures(trial, last), *_memory_over_time(trial)]
 
 
-def _recorded_failures(view: TrialView, last: RungEnded, policy: Policy) -> list[Check]:
+def _recorded_failures(trial: JudgedTrial, last: RungEnded) -> list[Check]:
     """The traffic mix, where a rung below it fails that only binds the use: it is served in turns."""
-    later = [rung for rung in rungs_of(view) if rung.number > last.number and not rung.bound_to]
-    ended = [_ended(rung, view, policy) for rung in later]
+    later = [rung for rung in rungs_of(trial.view) if rung.number > last.number and not rung.bound_to]
+    ended = [_ended(rung, trial) for rung in later]
     counted = {GateStatus.FAIL}
     if last.status is GateStatus.FAIL:
         counted.add(GateStatus.UNKNOWN)
     return [check for each in ended if each.status in counted for check in _last_rung_checks(each)]
 
 
-def _memory_over_time(view: TrialView, policy: Policy) -> list[Check]:
-    trial = view.rungs.get(Phase.MEMORY)
-    checks = memory_checks(trial, policy, required=True)
-    return checks if trial is None else [*checks, *_end_checks(trial)]
+def _memory_over_time(trial: JudgedTrial) -> list[Check]:
+    rung = trial.view.rungs.get(Phase.MEMORY)
+    checks = memory_checks(rung, trial.policy, required=True)
+    return checks if rung is None else [*checks, *_end_checks(rung)]
 
 
 def _last_rung_checks(last: RungEnded) -> list[Check]:
@@ -117,109 +119,76 @@ def _last_rung_checks(last: RungEnded) -> list[Check]:
     return [fails(last.code or Reason.NO_GAIN, sentence)]
 
 
-def ladder_conditions(evidence: Evidence, policy: Policy) -> tuple[str, ...]:
+def ladder_conditions(trial: JudgedTrial, last: RungEnded) -> tuple[str, ...]:
     """What a graph is bound to because a rung from the third on does not hold or has no meaning."""
-    view = view_trial(evidence)
     found = []
-    if view.target is not None and view.target.method == "own":
+    if trial.view.target is not None and trial.view.target.method == "own":
         found.append(f"serial use only: {OWN_SERIAL}")
-    last = ladder(evidence, policy)[-1]
     rung = RUNGS[last.number - 1]
     if last.status is GateStatus.FAIL and rung.bound_to:
         found.append(one_line(f"{rung.bound_to}: rung {rung.number}, {rung.name}, fails: {last.reason}"))
     return tuple(found)
 
 
-def shapes_that_hold(evidence: Evidence, policy: Policy) -> tuple[str, ...]:
-    """Names of the shapes whose own trials hold, in the log's order."""
-    return _holding(view_trial(evidence), policy)
-
-
-def _holding(view: TrialView, policy: Policy) -> tuple[str, ...]:
-    shapes = ([view.target] if view.target else []) + list(view.others)
-    return tuple(shape.shape for shape in shapes if shape.records and not exclusion(view, shape, policy))
-
-
-def exclusion(view: TrialView, shape: ShapeTrial, policy: Policy) -> str:
-    """Why a shape is left out; empty if it held. What was not shown to hold is left out too."""
-    if not shape.records:
-        return not_tried(view, shape.shape).sentence.removeprefix(f"shape {shape.shape} was ")
-    decisive = worst(trial_checks(shape, policy))
-    return "" if decisive[0].status is GateStatus.PASS else decisive[0].sentence
-
-
-def trial_checks(shape: ShapeTrial, policy: Policy) -> list[Check]:
-    """All that the trial of one shape says of it."""
-    checks = segment_checks(shape) + lifecycle_checks(shape, policy)
-    return checks + comparison_checks(shape, policy, compare_paths(shape))
-
-
-def _ended(rung: Rung, view: TrialView, policy: Policy) -> RungEnded:
-    check = rung.judge(view, policy)
+def _ended(rung: Rung, trial: JudgedTrial) -> RungEnded:
+    check = rung.judge(trial)
     return RungEnded(
         number=rung.number, name=rung.name, status=check.status, reason=check.sentence, code=check.code
     )
 
 
-def _target(view: TrialView) -> ShapeTrial | None:
-    return view.target if view.target is not None and view.target.records else None
-
-
 # --- one shape ------------------------------------------------------------------------------------
 
 
-def _fixed_input(view: TrialView, policy: Policy) -> Check:
-    target = _target(view)
-    if target is None:
-        return not_tried(view, view.name)
-    return joined([*segment_checks(target), *_replay_checks(target, policy)])
+def _fixed_input(trial: JudgedTrial) -> Check:
+    if trial.target is None:
+        return not_tried(trial.view, trial.view.name)
+    return joined([*segment_checks(trial.target), *_replay_checks(trial.target, trial.policy)])
 
 
-def _replay_checks(trial: ShapeTrial, policy: Policy) -> list[Check]:
+def _replay_checks(target: ShapeTrial, policy: Policy) -> list[Check]:
     """Whether a bare replay gains too little; rung 2 judges the whole request where none was timed."""
-    fixed, _fresh = rung_gains(trial)
-    if isinstance(fixed, NotMeasured) or 1 - fixed.low >= policy.min_gain:
+    fixed, _fresh = rung_gains(target)
+    if isinstance(fixed, NotMeasured) or not too_small(fixed, policy.min_gain):
         return []
     gain = f"a bare replay gains {percent(1 - fixed.ratio)}, at most {percent(1 - fixed.low)}"
     return [fails(Reason.NO_GAIN, f"{gain}; the minimum is {percent(policy.min_gain)}")]
 
 
-def _fresh_inputs(view: TrialView, policy: Policy) -> Check:
-    target = _target(view)
-    return not_tried(view, view.name) if target is None else joined(trial_checks(target, policy))
+def _fresh_inputs(trial: JudgedTrial) -> Check:
+    if trial.target is None:
+        return not_tried(trial.view, trial.view.name)
+    return joined(trial.checks(trial.target))
 
 
-def _all_shapes(view: TrialView, policy: Policy) -> Check:
-    if not view.others:
+def _all_shapes(trial: JudgedTrial) -> Check:
+    others = trial.view.others
+    if not others:
         return holds("there is one shape")
-    left_out = {shape.shape: exclusion(view, shape, policy) for shape in view.others}
-    excluded = [name for name, why in left_out.items() if why]
-    if not excluded:
-        return holds(f"all {len(view.others) + 1} shapes hold")
-    if len(excluded) < len(view.others):
-        return holds(f"{', '.join(excluded)} excluded, the other shapes hold")
-    if not any(shape.records for shape in view.others):
+    left_out = {shape.shape: why for shape in others if (why := trial.exclusion(shape))}
+    if not left_out:
+        return holds(f"all {len(others) + 1} shapes hold")
+    if len(left_out) < len(others):
+        return holds(f"{', '.join(left_out)} excluded, the other shapes hold")
+    if not any(shape.records for shape in others):
         return undecided(Reason.NOT_TRIED, "no other shape was tried")
-    if not any(_refused(shape, policy) for shape in view.others):
-        why = next(why for why in left_out.values() if why)
-        return undecided(Reason.UNMEASURABLE, f"whether any shape but {view.name} holds is open: {why}")
-    return fails(Reason.NO_GAIN, f"no shape but {view.name} holds")
-
-
-def _refused(shape: ShapeTrial, policy: Policy) -> bool:
-    return bool(shape.records) and worst(trial_checks(shape, policy))[0].status is GateStatus.FAIL
+    if not any(trial.refused(shape) for shape in others):
+        open_case = f"whether any shape but {trial.view.name} holds is open"
+        return undecided(Reason.UNMEASURABLE, f"{open_case}: {next(iter(left_out.values()))}")
+    return fails(Reason.NO_GAIN, f"no shape but {trial.view.name} holds")
 
 
 # --- rungs with workers of their own --------------------------------------------------------------
 
 
-def _own_worker(view: TrialView, phase: Phase, judged: Callable[[ShapeTrial], Check]) -> Check:
+def _own_worker(trial: JudgedTrial, phase: Phase, judged: Callable[[ShapeTrial], list[Check]]) -> Check:
     """The findings and the end of a rung's worker, and what ``judged`` says of its records."""
-    trial = view.rungs.get(phase)
-    if trial is None:
-        died = f": a worker {worker_end(view.ends[-1])}" if view.ends else ""
+    rung = trial.view.rungs.get(phase)
+    if rung is None:
+        ends = trial.view.ends
+        died = f": a worker {worker_end(ends[-1])}" if ends else ""
         return undecided(Reason.NOT_TRIED, f"it was not tried{died}")
-    return joined([*finding_checks(trial, frozenset(Phase)), *_end_checks(trial), judged(trial)])
+    return joined([*finding_checks(rung, frozenset(Phase)), *_end_checks(rung), *judged(rung)])
 
 
 def _end_checks(trial: ShapeTrial) -> list[Check]:
@@ -232,29 +201,32 @@ def _end_checks(trial: ShapeTrial) -> list[Check]:
     return [undecided(Reason.NOT_TRIED, f"its worker was not seen to finish: {ending(trial)}")]
 
 
-def _instances(view: TrialView, policy: Policy) -> Check:
-    return _own_worker(
-        view, Phase.INSTANCES, lambda trial: instances_check(trial.records, trial.shape, policy)
-    )
+def _instances(trial: JudgedTrial) -> Check:
+    def judged(rung: ShapeTrial) -> list[Check]:
+        return [instances_check(trial.instances, rung.shape, trial.policy)]
+
+    return _own_worker(trial, Phase.INSTANCES, judged)
 
 
-def _concurrency(view: TrialView, policy: Policy) -> Check:
-    return _own_worker(
-        view, Phase.CONCURRENCY, lambda trial: concurrency_check(trial.records, trial.shape, policy)
-    )
+def _concurrency(trial: JudgedTrial) -> Check:
+    def judged(rung: ShapeTrial) -> list[Check]:
+        return [concurrency_check(trial.concurrency, rung.shape, trial.policy)]
+
+    return _own_worker(trial, Phase.CONCURRENCY, judged)
 
 
-def _traffic(view: TrialView, policy: Policy) -> Check:
-    def judged(trial: ShapeTrial) -> Check:
-        return joined([*_served_checks(view, trial, policy), traffic_check(trial.records, policy)])
+def _traffic(trial: JudgedTrial) -> Check:
+    def judged(rung: ShapeTrial) -> list[Check]:
+        return [*_served_checks(trial, rung), traffic_check(trial.traffic, trial.policy)]
 
-    return _own_worker(view, Phase.TRAFFIC, judged)
+    return _own_worker(trial, Phase.TRAFFIC, judged)
 
 
-def _served_checks(view: TrialView, trial: ShapeTrial, policy: Policy) -> list[Check]:
+def _served_checks(trial: JudgedTrial, rung: ShapeTrial) -> list[Check]:
     """Whether the mix was served by graphs of shapes that hold: under another policy it may not be."""
-    served = dict.fromkeys(name for run in trial.of(TrafficRun) for name in run.captured)
-    wrong = [name for name in served if name not in _holding(view, policy)]
+    served = dict.fromkeys(name for run in rung.of(TrafficRun) for name in run.captured)
+    holding = trial.holding
+    wrong = [name for name in served if name not in holding]
     if not wrong:
         return []
     return [

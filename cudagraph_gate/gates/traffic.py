@@ -2,28 +2,38 @@
 
 A path is saturated at a level when its host thread was busy all the time: the backlog then grows for as
 long as the load lasts, and its latencies say only how long the run was. Such levels are reported, not judged.
+
+All runs of a level have the same arrivals. Each is cut into consecutive parts, and those at the same position
+are compared paired: what the arrivals do to the queue is the same in all of them.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
 
-from cudagraph_gate.gates.check import Check, fails, holds, undecided
+from cudagraph_gate.gates.check import Check, fails, joined, undecided
+from cudagraph_gate.gates.gain import gain_check, tail_check
+from cudagraph_gate.gates.latency import NS_PER_S, QuantilePair, pair_of
 from cudagraph_gate.gates.policy import Policy
 from cudagraph_gate.gates.wording import duration, percent
 from cudagraph_gate.model import Measured, NotMeasured, Reason
 from cudagraph_gate.records import PathName, Record, TrafficRun
-from cudagraph_gate.stats import enough_requests, quantile_ns
+from cudagraph_gate.stats import enough_requests, quantile_ns, requests_needed
 
 SATURATED: Final = 1.0
 """Share of the time that the serving thread was busy from which the backlog grows without end."""
 MIN_RUNS: Final = 2
 """Of each path: one run alone does not show its noise."""
+PARTS_PER_RUN: Final = 5
+"""Blocks that are resampled: requests that wait behind each other are not independent, and with two runs of a
+path there are ten blocks, as in the other rungs."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,17 @@ class LoadLevel:
 
 
 @dataclass(frozen=True)
+class JudgedLevel:
+    """Both paths at one level, with intervals."""
+
+    level: LoadLevel
+    p50: QuantilePair | NotMeasured
+    p95: QuantilePair | NotMeasured
+    gap_ns: float
+    """Mean time between two arrivals."""
+
+
+@dataclass(frozen=True)
 class Traffic:
     """The mix at all its load levels."""
 
@@ -71,6 +92,18 @@ class Traffic:
     """Shapes that the graph path serves by a graph."""
     levels: tuple[LoadLevel, ...]
     """Ascending."""
+    runs: tuple[TrafficRun, ...] = ()
+    """What the levels were made of."""
+
+    @cached_property
+    def judged(self) -> JudgedLevel | None:
+        """The level that decides, with its intervals."""
+        level = judged_level(self)
+        return None if level is None else _judged(level, self.runs_at(level))
+
+    def runs_at(self, level: LoadLevel) -> tuple[TrafficRun, ...]:
+        """The runs of one level."""
+        return tuple(run for run in self.runs if (run.level, run.declared) == (level.level, level.declared))
 
     @property
     def graph_share(self) -> float:
@@ -110,6 +143,7 @@ def view_traffic(records: Sequence[Record]) -> Traffic | NotMeasured:
         shapes=_shares(runs),
         captured=runs[-1].captured,
         levels=tuple(_level(runs, level, declared) for level, declared in levels),
+        runs=tuple(runs),
     )
 
 
@@ -182,33 +216,102 @@ def _growth(latencies: Sequence[int]) -> float:
     return quantile_ns([latencies[-quarter:]], 0.5) / max(1, quantile_ns([latencies[:quarter]], 0.5))
 
 
+# --- intervals ------------------------------------------------------------------------------------
+
+
+def _judged(level: LoadLevel, runs: Sequence[TrafficRun]) -> JudgedLevel:
+    normal, graph = ([_latencies(run) for run in runs if run.path == path] for path in _PATHS)
+    few = enough_requests(min(sum(map(len, normal)), sum(map(len, graph))), 0.95)
+    return JudgedLevel(
+        level=level,
+        p50=_pair(normal, graph, 0.50),
+        p95=few or _pair(normal, graph, 0.95),
+        gap_ns=max((_offered_ns(run) / len(run.arrivals_ns) for run in runs), default=0.0),
+    )
+
+
+def _pair(
+    normal: Sequence[Sequence[int]], graph: Sequence[Sequence[int]], quantile: float
+) -> QuantilePair | NotMeasured:
+    """One quantile of both paths; the noise is that of the normal path's runs against each other."""
+    runs = min(len(normal), len(graph))
+    if runs < MIN_RUNS:
+        return NotMeasured(reason=f"{runs} run of a path does not show its noise, {MIN_RUNS} are needed")
+    return pair_of(
+        _parts(normal),
+        _parts(graph),
+        quantile,
+        paired=len({len(run) for run in (*normal, *graph)}) == 1,
+        halves=(_parts(normal[0::2]), _parts(normal[1::2])),
+    )
+
+
+def _parts(runs: Sequence[Sequence[int]]) -> list[Sequence[int]]:
+    """Each run in consecutive parts of equal length, as nearly as can be; none is empty."""
+    parts = []
+    for run in runs:
+        count = min(PARTS_PER_RUN, len(run))
+        edges = [len(run) * index // count for index in range(count + 1)]
+        parts += [run[start:end] for start, end in itertools.pairwise(edges)]
+    return parts
+
+
 # --- judging --------------------------------------------------------------------------------------
 
 
-def traffic_check(records: Sequence[Record], policy: Policy) -> Check:
+def traffic_check(traffic: Traffic | NotMeasured, policy: Policy) -> Check:
     """Whether the graph path is better under the mix.
 
     Judged at the recorded rate; without one, or where it saturates the normal path, at the highest level
     that does not.
     """
-    traffic = view_traffic(records)
     if isinstance(traffic, NotMeasured):
         return undecided(Reason.NOT_TRIED, traffic.reason)
     if not traffic.graph_share:
         return undecided(Reason.NO_GRAPH_USED, "no request of the mix was served by a graph")
-    level = judged_level(traffic)
-    if level is None:
+    judged = traffic.judged
+    if judged is None:
         return undecided(Reason.UNMEASURABLE, "the normal path is saturated at every load level that was run")
-    normal, graph = level.normal, level.graph
-    where = f"at {_rate(level)}"
-    if isinstance(normal, NotMeasured):
-        return undecided(Reason.UNMEASURABLE, f"{where}: {normal.reason}")
-    if isinstance(graph, NotMeasured):
-        return undecided(Reason.UNMEASURABLE, f"{where}: {graph.reason}")
+    check = joined(list(_level_checks(judged, policy)))
+    return Check(check.status, f"at {_rate(judged.level)}: {check.sentence}", check.code)
+
+
+def _level_checks(judged: JudgedLevel, policy: Policy) -> Iterator[Check]:
+    normal, graph = judged.level.normal, judged.level.graph
+    for load in (normal, graph):
+        if isinstance(load, NotMeasured):
+            yield undecided(Reason.UNMEASURABLE, load.reason)
+    if isinstance(normal, NotMeasured) or isinstance(graph, NotMeasured):
+        return
     if graph.saturated:
         busy = f"busy {percent(graph.utilisation)} of the time, the normal path {percent(normal.utilisation)}"
-        return fails(Reason.REGRESS, f"{where} the graph path is saturated ({busy})")
-    return _too_little(where, normal, graph) or _compare(where, normal, graph, policy)
+        yield fails(Reason.REGRESS, f"the graph path is saturated ({busy})")
+        return
+    if isinstance(judged.p50, NotMeasured):
+        yield undecided(Reason.UNMEASURABLE, judged.p50.reason)
+    else:
+        yield gain_check("P50", judged.p50, policy)
+    if isinstance(judged.p95, NotMeasured):
+        yield undecided(Reason.UNMEASURABLE, f"{judged.p95.reason}{_missing(judged)}")
+    else:
+        yield tail_check("P95", judged.p95, policy)
+
+
+def _missing(judged: JudgedLevel) -> str:
+    """How long a run must be to hold enough requests, where it held too few."""
+    normal, graph = judged.level.normal, judged.level.graph
+    if isinstance(normal, NotMeasured) or isinstance(graph, NotMeasured) or not judged.gap_ns:
+        return ""
+    needed = requests_needed(0.95)
+    if min(normal.requests, graph.requests) >= needed:
+        return ""
+    runs = min(normal.runs, graph.runs)
+    length = duration(math.ceil(needed / runs) * judged.gap_ns)
+    text = (
+        f": at {NS_PER_S / judged.gap_ns:.3g} requests a second, {runs} runs of each path must last {length}"
+    )
+    faster = "; requests that are sent closer together would be another load"
+    return text + (faster if judged.level.declared else "")
 
 
 def judged_level(traffic: Traffic) -> LoadLevel | None:
@@ -228,59 +331,26 @@ def _rate(level: LoadLevel) -> str:
     return f"the recorded rate ({load})" if level.declared else load
 
 
-def _too_little(where: str, normal: PathLoad, graph: PathLoad) -> Check | None:
-    """Why these runs can't decide, if they can't."""
-    if isinstance(few := enough_requests(min(normal.requests, graph.requests), 0.95), NotMeasured):
-        return undecided(Reason.UNMEASURABLE, f"{where}: {few.reason}")
-    runs = min(normal.runs, graph.runs)
-    if runs < MIN_RUNS:
-        needed = f"{runs} run of a path does not show its noise, {MIN_RUNS} are needed"
-        return undecided(Reason.UNMEASURABLE, f"{where}: {needed}")
-    return None
-
-
-def _compare(where: str, normal: PathLoad, graph: PathLoad, policy: Policy) -> Check:
-    assert isinstance(normal.p95_ns, int)
-    assert isinstance(graph.p95_ns, int)
-    gain = 1 - graph.p50_ns / max(1, normal.p50_ns)
-    tail = graph.p95_ns / max(1, normal.p95_ns)
-    noise = max(normal.noise_p50, graph.noise_p50)
-    tail_noise = max(normal.noise_p95, graph.noise_p95)
-    limit = 1 + policy.max_tail_regression
-    seen = (
-        f"{where}: P50 {duration(normal.p50_ns)} normal, {duration(graph.p50_ns)} graph, "
-        f"P95 {duration(normal.p95_ns)} and {duration(graph.p95_ns)}, gain {percent(gain)}"
-    )
-    noisy = f"runs of one path differ by {percent(noise)}"
-    if gain + noise < 0:
-        return fails(Reason.REGRESS, f"{seen}: the graph path is slower")
-    if tail - tail_noise > limit:
-        return fails(Reason.REGRESS, f"{seen}: P95 is {tail:.3f} times the normal path's, limit {limit:.3f}")
-    if gain + noise < policy.min_gain:
-        return fails(Reason.NO_GAIN, f"{seen}, below the minimum {percent(policy.min_gain)}")
-    if gain - noise <= policy.min_gain:
-        return undecided(Reason.UNMEASURABLE, f"{seen}: not clearly beyond the minimum, {noisy}")
-    if tail > limit:
-        tail_noisy = f"runs of one path differ by {percent(tail_noise)}"
-        return undecided(Reason.UNMEASURABLE, f"{seen}: P95 not clearly within its limit, {tail_noisy}")
-    return holds(seen)
-
-
-def measured_traffic(records: Sequence[Record]) -> dict[str, Any]:
+def measured_traffic(traffic: Traffic | NotMeasured) -> dict[str, Any]:
     """All levels as plain values, for a gate's measured ones and for ``--json``."""
-    traffic = view_traffic(records)
     if isinstance(traffic, NotMeasured):
         return {"traffic": msgspec.to_builtins(traffic)}
-    judged = judged_level(traffic)
+    judged = traffic.judged
     plain: dict[str, Any] = msgspec.to_builtins(
         {
             "shapes": traffic.shapes,
-            "captured": traffic.captured,
+            "captured": [*traffic.captured],
             "graph_share": traffic.graph_share,
-            "judged_level": judged.level if judged else None,
+            "judged_level": judged.level.level if judged else None,
+            "judged": _intervals(judged) if judged else {},
             "saturates_at": {path: traffic.saturates_at(path) for path in _PATHS},
             "capacity": {path: traffic.capacity(path) for path in _PATHS},
-            "levels": traffic.levels,
+            "levels": [*traffic.levels],
         }
     )
     return plain
+
+
+def _intervals(judged: JudgedLevel) -> dict[str, Any]:
+    pairs = {"p50": judged.p50, "p95": judged.p95}
+    return {name: pair if isinstance(pair, NotMeasured) else pair.as_dict() for name, pair in pairs.items()}

@@ -9,9 +9,11 @@ from typing import Any, Final, TypeVar
 from cudagraph_gate.model import Diagnosis, Fingerprint, Measured, ProfileTimes
 from cudagraph_gate.records import (
     RUNG_PHASES,
+    AttackStarted,
     Block,
     Comparison,
     Cost,
+    DrillRun,
     Finding,
     MemoryPoint,
     Method,
@@ -20,11 +22,15 @@ from cudagraph_gate.records import (
     PathName,
     Phase,
     PhaseStarted,
+    Proof,
     Record,
     RungEnded,
+    ScenarioEnded,
+    ScenarioStarted,
     ShapeEnded,
     TrialStarted,
     WorkerEnd,
+    scenario_stage,
 )
 
 R = TypeVar("R")
@@ -190,6 +196,12 @@ def view_trial(evidence: Evidence) -> TrialView:
     )
 
 
+def _of_scenario(record: Record) -> bool:
+    if isinstance(record, WorkerEnd):
+        return record.stage.startswith(scenario_stage(""))
+    return isinstance(record, AttackStarted | ScenarioStarted | Proof | ScenarioEnded | DrillRun)
+
+
 _Key = tuple[str, Method]
 
 
@@ -214,6 +226,8 @@ class _Log:
             self._begin(record)
         elif isinstance(record, RungEnded):
             self.ended.append(record)
+        elif _of_scenario(record):
+            return  # gates.scenarios reads them
         elif isinstance(record, WorkerEnd):
             if self._current is None:
                 self.loose.append(record)

@@ -9,8 +9,11 @@ import msgspec
 
 from cudagraph_gate.errors import ExitCode
 from cudagraph_gate.evidence import missing
+from cudagraph_gate.gates.environment import environment_gate
 from cudagraph_gate.gates.gates import conditions, run_gates
+from cudagraph_gate.gates.judged_trial import JudgedTrial
 from cudagraph_gate.gates.policy import Policy
+from cudagraph_gate.gates.rungs import climb
 from cudagraph_gate.gates.trial_view import Evidence
 from cudagraph_gate.model import Decision, GateResult, GateStatus, Verdict
 
@@ -24,13 +27,14 @@ EXIT_CODES: Final = {
 
 def judge(evidence: Evidence, policy: Policy, *, stale: tuple[str, ...] = ()) -> Verdict:
     """The verdict on ``evidence``. ``stale`` names the fingerprint fields that differ on this machine."""
-    gates = run_gates(evidence, policy, stale)
-    bound_to = conditions(evidence, policy)
+    trial = JudgedTrial(evidence, policy)
+    last = climb(trial)[-1]
+    gates, bound_to = run_gates(trial, last, stale), conditions(trial, last)
     decision = Decision.INCONCLUSIVE if stale else decide(gates, bound_to)
     return Verdict(
         verdict=Decision.INCONCLUSIVE if evidence.simulated else decision,
         rehearsal=decision if evidence.simulated else None,
-        recorded_verdict=judge(evidence, policy).verdict if stale else None,
+        recorded_verdict=_recorded(evidence, gates, bound_to) if stale else None,
         stale=stale,
         reasons=_reasons(gates, GateStatus.UNKNOWN if stale else None),
         conditions=bound_to,
@@ -40,6 +44,14 @@ def judge(evidence: Evidence, policy: Policy, *, stale: tuple[str, ...] = ()) ->
         fingerprint=evidence.fingerprint or missing("fingerprint"),
         policy=msgspec.structs.asdict(policy),
     )
+
+
+def _recorded(evidence: Evidence, gates: Sequence[GateResult], bound_to: Sequence[str]) -> Decision:
+    """The verdict where stale evidence was recorded: only the environment's gate answers otherwise there."""
+    if evidence.simulated:
+        return Decision.INCONCLUSIVE
+    at_home = environment_gate(evidence.fingerprint, ())
+    return decide([at_home if gate.number == at_home.number else gate for gate in gates], bound_to)
 
 
 def decide(gates: Sequence[GateResult], conditions: Sequence[str]) -> Decision:

@@ -5,6 +5,7 @@ Absence is a :class:`NotMeasured` with its reason, never -1 and never a missing 
 
 from __future__ import annotations
 
+from cudagraph_gate.model.attack import DRILL, SCENARIO_BY_NAME, SCENARIOS, Scenario, WorkerOutcome
 from cudagraph_gate.model.base import (
     SCHEMA_VERSION,
     SUBMISSION_CAUSES,
@@ -52,6 +53,9 @@ from cudagraph_gate.model.statistics import Counts, Distribution, Histogram
 from cudagraph_gate.model.verdict import Decision, GateResult, GateStatus, Verdict
 
 __all__ = [
+    "DRILL",
+    "SCENARIOS",
+    "SCENARIO_BY_NAME",
     "SCHEMA_VERSION",
     "SUBMISSION_CAUSES",
     "CallSite",
@@ -95,6 +99,7 @@ __all__ = [
     "ReplayPrediction",
     "Requests",
     "Scalar",
+    "Scenario",
     "Segment",
     "SegmentMap",
     "SegmentVariant",
@@ -103,4 +108,5 @@ __all__ = [
     "ThreadSubmissions",
     "Value",
     "Verdict",
+    "WorkerOutcome",
 ]

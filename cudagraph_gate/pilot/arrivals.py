@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cudagraph_gate.workload.shapes import Mix
@@ -39,11 +41,15 @@ def has_rate(mix: Mix) -> bool:
 def arrivals(mix: Mix, count: int, seed: int) -> Arrivals:
     """The first ``count`` recorded requests, again from the start where there are fewer; else drawn ones.
 
-    More where those all arrive at once. Raises ValueError for fewer than two.
+    Every shape of the mix is among them: one that so few requests leave out takes the place of another
+    shape's request. More than ``count`` where those all arrive at once, or where the mix has more shapes.
+    Raises ValueError for fewer than two.
     """
     if count < 2:
         raise ValueError(f"{count} requests have no rate")
-    return _recorded(mix, count) if has_rate(mix) else _drawn(mix, count, seed)
+    count = max(count, len(mix.weights))
+    made = _recorded(mix, count) if has_rate(mix) else _drawn(mix, count, seed)
+    return replace(made, requests=with_every_shape(made.requests, list(mix.weights.values()), seed))
 
 
 def _recorded(mix: Mix, count: int) -> Arrivals:
@@ -69,3 +75,23 @@ def _drawn(mix: Mix, count: int, seed: int) -> Arrivals:
         due_ns.append(round(now))
         now += 1 + chance.expovariate(1 / DRAWN_GAP_NS)  # + 1: never all at once
     return Arrivals(tuple(requests), tuple(due_ns))
+
+
+def with_every_shape(requests: Sequence[int], weights: Sequence[float], seed: int) -> tuple[int, ...]:
+    """Puts each shape that is left out in the place of a request of the shape furthest above its share.
+
+    Which request that is falls by chance. No shape loses its last one. There are at least as many
+    requests as shapes.
+    """
+    made, chance, total = list(requests), random.Random(seed), sum(weights)
+    served = Counter(made)
+    for missing in sorted(set(range(len(weights))) - set(made)):
+        above = {
+            shape: count - len(made) * weights[shape] / total for shape, count in served.items() if count > 1
+        }
+        taken_from = max(sorted(above), key=above.__getitem__)
+        place = chance.choice([index for index, shape in enumerate(made) if shape == taken_from])
+        made[place] = missing
+        served[taken_from] -= 1
+        served[missing] += 1
+    return tuple(made)

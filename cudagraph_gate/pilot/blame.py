@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from cudagraph_gate.errors import DeviceError, DeviceMemoryError, StickyError, WorkloadError
+from cudagraph_gate.errors import CaptureError, DeviceError, DeviceMemoryError, StickyError, WorkloadError
 from cudagraph_gate.model import Reason
 from cudagraph_gate.records import Finding, Phase
 from cudagraph_gate.workload import user_frame
@@ -62,6 +62,8 @@ def reason_code(error: Exception | SystemExit, phase: Phase) -> Reason:
         return Reason.WORKLOAD
     if isinstance(error, DeviceError) and error.code in _BY_CODE:
         return _BY_CODE[error.code]
+    if isinstance(error, CaptureError):
+        return Reason.CAPTURE_ILLEGAL
     text = _first_line(error).lower()  # further lines are advice, which names other errors
     known = next((reason for words, reason in _BY_TEXT.items() if words in text), None)
     if known is not None:

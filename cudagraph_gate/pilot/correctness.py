@@ -113,7 +113,7 @@ def normal_again(session: Session, expected: Expectation) -> Comparison:
 def changed_unseen(session: Session, given: Inputs, passed: Inputs, returned: Any) -> list[str]:
     """Names of the inputs that no longer hold what was given, and that no returned array covers."""
     adapter = session.adapter
-    outputs = [span(adapter, leaf) for _name, leaf in flatten(returned) if adapter.is_device_array(leaf)]
+    outputs = [span(adapter, leaf) for leaf in device_arrays(session, returned)]
     names = []
     for name, before, after in zip(session.input_names, given, passed, strict=True):
         low, high = span(adapter, after)
@@ -122,6 +122,11 @@ def changed_unseen(session: Session, given: Inputs, passed: Inputs, returned: An
         if difference(adapter.to_host(before), adapter.to_host(after)).error:
             names.append(name)
     return names
+
+
+def device_arrays(session: Session, outputs: Any) -> list[Any]:
+    """The device arrays among nested outputs."""
+    return [leaf for _name, leaf in flatten(outputs) if session.adapter.is_device_array(leaf)]
 
 
 def span(adapter: Adapter, array: Any) -> tuple[int, int]:
@@ -137,8 +142,13 @@ def follow(
     *,
     before_each: Callable[[int], None] = lambda request: None,
     after_each: Callable[[Inputs, Inputs, Any], None] = lambda given, passed, returned: None,
+    alone: bool = False,
 ) -> Trajectory:
-    """Restore the start, run the requests with ``between`` after each, and read what each left behind."""
+    """Restore the start, run the requests with ``between`` after each, and read what each left behind.
+
+    ``between`` counts from 0 in every trajectory. With ``alone`` it is left out, and so are the digests of
+    all state at the end.
+    """
     restore(session, start)
     moments = []
     for request, values in enumerate(start.requests):
@@ -149,8 +159,9 @@ def follow(
         session.adapter.synchronize()
         after_each(values, passed, returned)
         moments.append(_moment(session, returned, start.changing))
-        session.between(request)
-    return Trajectory(tuple(moments), digests(session.adapter, session.state()))
+        if not alone:
+            session.between(request)
+    return Trajectory(tuple(moments), {} if alone else digests(session.adapter, session.state()))
 
 
 def placed(session: Session, value: Any, request: int) -> Any:

@@ -50,7 +50,7 @@ class Crew:
     def _run(self, index: int, task: Callable[[], None], attached: threading.Event) -> None:
         try:
             try:
-                _attach(self._device)
+                attach(self._device)
             finally:
                 attached.set()
             task()
@@ -122,7 +122,7 @@ class _Turns:
         return min(self._clocks, key=lambda index: (self._clocks[index], index))
 
 
-def _attach(device: Device) -> None:
+def attach(device: Device) -> None:
     """Make the device usable from this thread: a CUDA context is current only in the one that opened it."""
     device.attach_thread()
     device.clock_ns()

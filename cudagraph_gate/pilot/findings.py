@@ -12,6 +12,7 @@ from msgspec import structs
 from cudagraph_gate.errors import CgateError, DeviceError, WorkloadError
 from cudagraph_gate.model import Reason
 from cudagraph_gate.pilot.blame import blame
+from cudagraph_gate.pilot.explaining import Explanation
 from cudagraph_gate.pilot.trial_log import TrialLog
 from cudagraph_gate.records import Finding
 
@@ -101,11 +102,23 @@ class Findings:
             "let inputs(shape, seed) depend on its seed, and return what the step computes from them",
         )
 
-    def frozen(self, name: str) -> None:
-        """A value of the host that replays repeat."""
+    def frozen(self, name: str, *, by_chance: bool = False) -> None:
+        """A value of the host that replays repeat; ``by_chance``: one that is drawn anew for each call."""
+        if by_chance:
+            self._find(
+                Reason.RNG,
+                f"{name} is random at each call of the normal path, and the same in every replay: "
+                "the graph keeps the seed or offset of its capture",
+                "draw from the framework's generator, or keep seed and offset in device memory",
+            )
+            return
         self._find(
             Reason.FROZEN_HOST_STATE,
             f"from the same state and inputs {name} differs at each call of the normal path, "
             "and never between replays",
             "keep what changes from call to call (counters, schedules, seeds) in device memory",
         )
+
+    def explained(self, why: Explanation) -> None:
+        """The kind of fault behind a difference."""
+        self._find(why.code, why.message, why.advice, call=why.call)

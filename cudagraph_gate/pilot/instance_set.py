@@ -21,10 +21,11 @@ from cudagraph_gate.pilot import correctness
 from cudagraph_gate.pilot.blame import blame
 from cudagraph_gate.pilot.comparing import Trajectory, compare_values
 from cudagraph_gate.pilot.correctness import Expectation, expect, follow, span
+from cudagraph_gate.pilot.describing import described
 from cudagraph_gate.pilot.graph_path import ready_graph
 from cudagraph_gate.pilot.jobs import RungJob
 from cudagraph_gate.pilot.session import Inputs, Loaded, Session, opened
-from cudagraph_gate.records import Comparison, Phase
+from cudagraph_gate.records import Phase
 from cudagraph_gate.workload import flatten
 
 INSTANCES: Final = 4
@@ -213,7 +214,7 @@ class _Preparing:
             found = correctness.compare_paths(own.session, own.expected, actual)
             bad = [comparison for comparison in found if not comparison.equal]
             wrong += len({comparison.request for comparison in bad})
-            first = first or (f"instance {number}, {_described(bad[0])}" if bad else "")
+            first = first or (f"instance {number}, {described(bad[0])}" if bad else "")
         if wrong and (shared := _shared_memory(instances)):
             first = f"{first}; {shared}"
         return Checked(TURNS * len(instances[0].expected.start.requests), wrong, first)
@@ -309,13 +310,6 @@ def submit(instances: Sequence[Instance], requests: Sequence[Inputs], enqueue: E
         with instance.session.adapter.on_stream(instance.stream):
             instance.session.adapter.synchronize()
     return returned
-
-
-def _described(comparison: Comparison) -> str:
-    """``request 1: output differs (error 2)``."""
-    error = comparison.max_abs_error
-    seen = error.reason if isinstance(error, NotMeasured) else f"error {error:.3g}"
-    return f"request {comparison.request}: {comparison.detail or comparison.subject} differs ({seen})"
 
 
 def _shared_memory(instances: Sequence[Instance]) -> str:

@@ -25,15 +25,12 @@ from cudagraph_gate.pilot.jobs import RungJob
 from cudagraph_gate.pilot.session import Inputs, Loaded
 from cudagraph_gate.pilot.trial_log import TrialLog
 from cudagraph_gate.records import Finding, InstanceRun, Phase
-from cudagraph_gate.stats import noise_floor
 
 ROUND_BLOCKS: Final = 10
-"""Blocks of each path: their medians show whether the machine was steady."""
+"""Blocks of each path: enough medians for an interval, and five in each half of the normal path's for the
+noise floor."""
 TIMED_SETS: Final = 2
 """Inputs that each instance takes in turn while it is timed: own ones, since a step may change them."""
-STEADY_SHARE: Final = 0.05
-"""Where normal against normal strays further than the smallest gain that counts, or than half of what was
-gained, two medians say nothing."""
 
 Rounds = Sequence[tuple[int, ...]]
 
@@ -54,8 +51,10 @@ def try_instances(loaded: Loaded, log: TrialLog, job: RungJob) -> None:
                 wrong=made.checked.wrong,
                 detail=made.checked.detail,
                 bytes_per_instance=made.bytes_per_instance,
-                normal_ns=normal,
-                graph_ns=graph,
+                normal_ns=median_ns(normal),
+                graph_ns=median_ns(graph),
+                normal_blocks_ns=block_medians_ns(normal),
+                graph_blocks_ns=block_medians_ns(graph),
             )
         )
         made.release()
@@ -77,30 +76,26 @@ def arrangement_finding(made: InstanceSet, log: TrialLog) -> Finding:
 # --- timing ---------------------------------------------------------------------------------------
 
 
-def _timed(made: InstanceSet, log: TrialLog, seed: int) -> tuple[Measured, Measured]:
-    """Median round of both paths in ns, or why there is none."""
+def _timed(made: InstanceSet, log: TrialLog, seed: int) -> tuple[Rounds | NotMeasured, Rounds | NotMeasured]:
+    """Blocks of rounds of both paths, or why there are none."""
     if made.checked.wrong:
         wrong = NotMeasured(reason="wrong outputs are not worth timing")
         return wrong, wrong
-    normal, graph = _round_blocks(made, log, seed)
-    if why := too_noisy(normal, graph):
-        return NotMeasured(reason=why), NotMeasured(reason=why)
-    return _median(normal), _median(graph)
+    return _round_blocks(made, log, seed)
 
 
-def too_noisy(normal: Rounds, graph: Rounds) -> str:
-    """Why the medians of these blocks, each path's in the order of their measurement, can't be compared."""
-    if not all(_median(blocks) for blocks in (normal[0::2], normal[1::2])):
-        return "rounds of the normal path take no time: the clock is too coarse"
-    noise = noise_floor(normal[0::2], normal[1::2], 0.5, seed=0).upper
-    gap = abs(1 - _median(graph) / _median(normal))
-    if noise <= max(STEADY_SHARE, gap / 2):
-        return ""
-    return f"rounds of the normal path differ by up to {100 * noise:.1f} % from each other"
-
-
-def _median(blocks: Rounds) -> int:
+def median_ns(blocks: Rounds | NotMeasured) -> Measured:
+    """Median round of all blocks, in ns."""
+    if isinstance(blocks, NotMeasured):
+        return blocks
     return round(statistics.median(each for block in blocks for each in block))
+
+
+def block_medians_ns(blocks: Rounds | NotMeasured) -> tuple[int, ...] | NotMeasured:
+    """Median round of each block, in ns: rounds of one block share the machine's state and count as one."""
+    if isinstance(blocks, NotMeasured):
+        return blocks
+    return tuple(round(statistics.median(block)) for block in blocks)
 
 
 def _round_blocks(made: InstanceSet, log: TrialLog, seed: int) -> tuple[Rounds, Rounds]:

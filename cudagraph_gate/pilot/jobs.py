@@ -13,6 +13,9 @@ from cudagraph_gate.records import Method
 DEFAULT_SEED: Final = 20_240
 
 
+WAITS_FOR_JOB: Final = "wait:"
+"""Begins the argument of a worker that imports what stands behind it and reads its job from stdin."""
+
 RungKind = Literal["instances", "concurrency", "memory", "traffic"]
 
 
@@ -81,13 +84,27 @@ class RungJob(Value, frozen=True, kw_only=True, tag="rung"):
     seed: int = DEFAULT_SEED
 
 
+class ScenarioJob(Value, frozen=True, kw_only=True, tag="scenario"):
+    """Inject one fault and look at what is left; ``part`` 1 replaces the process that part 0 lost."""
+
+    scenario: str
+    part: int = 0
+    folder: str
+    workload: str
+    device: DeviceChoice
+    shapes: str | None
+    shape: str
+    method: Method = "capture"
+    seed: int = DEFAULT_SEED
+
+
 class ProbeJob(Value, frozen=True, kw_only=True, tag="probe"):
     """Find out what this machine can measure and which graph features work."""
 
     device: DeviceChoice
 
 
-Job = ProfileJob | ScriptJob | TrialJob | RungJob | ProbeJob
+Job = ProfileJob | ScriptJob | TrialJob | RungJob | ScenarioJob | ProbeJob
 
 
 class Progress(Value, frozen=True, kw_only=True, tag="progress"):
@@ -98,6 +115,8 @@ class Progress(Value, frozen=True, kw_only=True, tag="progress"):
     done: int = 0
     """Steps of the job that are over, of ``total``."""
     total: int = 0
+    limit_s: float | None = None
+    """Longest time until the next message, where it is to be shorter than the parent's own limit."""
 
 
 class Answer(Value, frozen=True, kw_only=True, tag="answer"):

@@ -5,9 +5,10 @@ Phases in order, each logged before it begins; the first failure becomes a findi
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from msgspec import structs
 
@@ -18,15 +19,20 @@ from cudagraph_gate.pilot import correctness, measure
 from cudagraph_gate.pilot.clocks import ClockLog
 from cudagraph_gate.pilot.comparing import compare_repeats, uninformative
 from cudagraph_gate.pilot.escaped import escaped_findings, record_capture
+from cudagraph_gate.pilot.explaining import Case, drawn_by_chance, explain
 from cudagraph_gate.pilot.findings import Findings, blamed, failures_found
+from cudagraph_gate.pilot.host_endpoints import churn_host, pageable_copies, pageable_finding
 from cudagraph_gate.pilot.input_kinds import extreme_inputs, inputs_finding, kinds_of_inputs
 from cudagraph_gate.pilot.jobs import TrialJob
 from cudagraph_gate.pilot.kept_outputs import overwritten_by_graph, overwritten_finding
-from cudagraph_gate.pilot.making import Making, making_of, with_normal
+from cudagraph_gate.pilot.making import Making, afterwards_of, making_of, with_normal
+from cudagraph_gate.pilot.model_versions import other_version, version_changed
+from cudagraph_gate.pilot.overlapping import overlap_finding
 from cudagraph_gate.pilot.path_idle import record_paths
 from cudagraph_gate.pilot.recording import write_fingerprint
 from cudagraph_gate.pilot.session import Inputs, Loaded, Session, build, load
 from cudagraph_gate.pilot.trial_log import AnswerSink, TrialLog
+from cudagraph_gate.pilot.whole_request import time_whole_requests
 from cudagraph_gate.records import (
     Comparison,
     Finding,
@@ -37,7 +43,12 @@ from cudagraph_gate.records import (
     TrialStarted,
 )
 from cudagraph_gate.timeline.table import KERNEL, MEMCPY, MEMSET
-from cudagraph_gate.workload import Workload, mix_of, unused_parts
+from cudagraph_gate.workload import Workload, mix_of, model_version
+
+OURS: Final = "cudagraph_gate.pilot.scenarios.running"
+FRAMEWORKS: Final = ("torch", "transformers", "torchvision", "timm", "triton", "cupy")
+"""What the next workers of this workload may import beforehand, as far as this one has it: what takes seconds
+and does nothing else."""
 
 
 def try_shape(job: TrialJob, report: AnswerSink) -> None:
@@ -58,7 +69,10 @@ def try_shape(job: TrialJob, report: AnswerSink) -> None:
             explicit=loaded.workload.build_explicit is not None and method == "capture",
             traffic=started.traffic,
         )
-    Trial(loaded, run, TrialLog(run, name, report, method), job).run()
+    try:
+        Trial(loaded, run, TrialLog(run, name, report, method), job).run()
+    finally:
+        report.answer(imports=[OURS, *(name for name in FRAMEWORKS if name in sys.modules)])
 
 
 def _target_first(run: Run, loaded: Loaded) -> list[str]:
@@ -92,8 +106,8 @@ def _refuse_other_values(run: Run, loaded: Loaded) -> None:
 
 def _started(loaded: Loaded, job: TrialJob) -> TrialStarted:
     mix = mix_of(loaded.workload, job.shapes)
-    left_out = [] if mix is None else sorted(set(mix.shapes) - set(loaded.shapes))
-    noticed = unused_parts(loaded.workload)
+    left_out = [] if mix is None else sorted(set(mix.weights) - set(loaded.shapes))
+    noticed = () if mix is None or not mix.note else (mix.note,)
     if left_out:
         why = f"shapes {', '.join(left_out)} are not tried; --shapes tries every declared one"
         noticed = (*noticed, f"the request mix is not replayed: {why}")
@@ -120,6 +134,10 @@ class Trial:
         self._findings = Findings(log)
         self._addresses: dict[str, int] = {}
         """Where each state array lay when the graph was made."""
+        self._version: str | None = None
+        """What the workload's ``version()`` said before the graph was made."""
+        self._exact = True
+        """Whether the graph's outputs agree with the normal path's bit by bit."""
 
     def run(self) -> None:
         """Run all phases; whatever fails becomes a finding."""
@@ -128,7 +146,9 @@ class Trial:
             with failures_found(log, self._loaded.workload.folder):
                 session, first = self._build()
                 session = self._cold_request(session, first)
-                completed = self._try_graph(session, session.input_sets(self._job.seed))
+                self._version = model_version(self._loaded.workload)
+                if not self._other_version():
+                    completed = self._try_graph(session, session.input_sets(self._job.seed))
                 session.teardown()
         finally:
             log.append(ShapeEnded(shape=log.shape, method=log.method, completed=completed))
@@ -150,6 +170,15 @@ class Trial:
             write_fingerprint(self._run, session, first, tuple(self._loaded.shapes))
         return session
 
+    def _other_version(self) -> bool:
+        """Whether the run's evidence is of another model version, which then is a finding."""
+        fingerprint = self._run.fingerprint()
+        recorded = self._version if fingerprint is None else fingerprint.identity.get("model_version")
+        if recorded is None or self._version is None or recorded == self._version:
+            return False
+        self._log.append(other_version(self._log, str(recorded), self._version))
+        return True
+
     def _try_graph(self, session: Session, input_sets: list[Inputs]) -> bool:
         log = self._log
         making = making_of(session, log, log.method, input_sets[0])
@@ -161,9 +190,14 @@ class Trial:
         if not self._make(session, making, expected):
             return False
         making.make_ready()
-        right = self._follow(session, making, expected)
+        right = self._follow(session, making, expected) and self._time(session, making, usable, expected)
         if right:
-            self._time(session, making, usable)
+            if log.method != "explicit":  # it is only shown beside the captured one
+                time_whole_requests(
+                    session, making.path, expected.start, log, self._job.seed, exact=self._exact
+                )
+            if (version := model_version(session.workload)) != self._version:
+                log.append(version_changed(log, str(self._version), str(version)))
             making.measure_updates()
         self._kernels(session, making, usable)  # also of a wrong graph: kernels that it lacks say why
         log.measured(session, Phase.DESTROY, making.path.invalidate)
@@ -213,13 +247,18 @@ class Trial:
         log = self._log
         log.begin(Phase.TRAJECTORY)
         static = making.static_outputs()
+        copies = pageable_copies(getattr(making.path, "graph", None))
         moved: dict[str, int] = {}
+
+        def poison(_request: int) -> None:
+            correctness.poison(session, static, expected.start.changing, making.constants())
 
         def disturb(request: int) -> None:
             for name, address in correctness.addresses(session).items():
                 if self._addresses.get(name, address) != address:
                     moved.setdefault(name, request)
-            correctness.poison(session, static, expected.start.changing, making.constants())
+            poison(request)
+            churn_host(copies)
             correctness.churn(session, [*session.state().values(), *static, *expected.start.requests[0]])
 
         actual = correctness.follow(session, making.path.replay, expected.start, before_each=disturb)
@@ -227,23 +266,38 @@ class Trial:
         for comparison in correctness.compare_paths(session, expected, actual):
             self._append(comparison)
             same &= comparison.equal
+            self._exact &= comparison.exact
         frozen = correctness.frozen(session, making.path.replay, expected, actual) if same else ""
+        if (found := pageable_finding(log.shape, copies, log.method)) is not None:
+            log.append(found)
         if same:
             self._note_kept(session, making, expected)
-        self._note(moved, expected, frozen, varying=_varying(session, expected))
+            self._note_overlap(session, making, expected)
+        if not same:
+            case = Case(session, making.path, expected, actual, poison, moved=bool(moved))
+            if (why := explain(case)) is not None:
+                self._findings.explained(why)
+        self._note(moved, expected, varying=_varying(session, expected))
+        if frozen:
+            self._findings.frozen(frozen, by_chance=drawn_by_chance(session, expected, frozen))
         log.begin(Phase.NORMAL_AGAIN)
         again = correctness.normal_again(session, expected)
         self._append(again)
         return same and again.equal and not (frozen or moved or expected.lost_inputs)
+
+    def _note_overlap(self, session: Session, making: Making, expected: correctness.Expectation) -> None:
+        if session.workload.check is not None and not self._exact:
+            return  # what differs and is accepted can't be told from a race
+        overlap = overlap_finding(session, making.path.replay, expected, self._log.method)
+        if overlap is not None:
+            self._log.append(overlap)
 
     def _note_kept(self, session: Session, making: Making, expected: correctness.Expectation) -> None:
         kept = overwritten_by_graph(session, making.path.replay, expected, making.constants())
         if kept:
             self._log.append(overwritten_finding(self._log.shape, kept, self._log.method))
 
-    def _note(
-        self, moved: dict[str, int], expected: correctness.Expectation, frozen: str, *, varying: bool
-    ) -> None:
+    def _note(self, moved: dict[str, int], expected: correctness.Expectation, *, varying: bool) -> None:
         """Findings of the trajectory."""
         if moved:
             self._findings.moved(moved)
@@ -251,13 +305,21 @@ class Trial:
             self._findings.lost_inputs(expected.lost_inputs)
         if why := uninformative(expected.normal, inputs_vary=varying):
             self._findings.sameness(why)
-        if frozen:
-            self._findings.frozen(frozen)
 
     # --- measuring --------------------------------------------------------------------------------
-    def _time(self, session: Session, making: Making, input_sets: list[Inputs]) -> None:
+    def _time(
+        self,
+        session: Session,
+        making: Making,
+        input_sets: list[Inputs],
+        expected: correctness.Expectation,
+    ) -> bool:
+        """Time the paths; False where they no longer agree after more requests."""
         log = self._log
         log.begin(Phase.TIMING)
+        afterwards = afterwards_of(session, log, making, expected, self._addresses)
+        if not afterwards.walk():
+            return False
         requests = making.requests()
         clocks = ClockLog(session.device, log)
         total = measure.BLOCKS_PER_PATH * len(requests)
@@ -274,6 +336,7 @@ class Trial:
             if block.order % len(requests) == 0:
                 log.announce(f"timing, block {block.order} of {total}")
         log.memory(session)
+        return afterwards.look()
 
     def _kernels(self, session: Session, making: Making, input_sets: list[Inputs]) -> None:
         """Requests of both paths under the recorder: after all timing, since a recorder stays."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
@@ -12,7 +13,10 @@ from cudagraph_gate.adapters import CapturedStep
 from cudagraph_gate.errors import DeviceError
 from cudagraph_gate.graphs import ExplicitSource, GraphedStep, contents, graph_map
 from cudagraph_gate.model import Counts, NotMeasured
-from cudagraph_gate.pilot import measure
+from cudagraph_gate.pilot import correctness, measure
+from cudagraph_gate.pilot.afterwards import Afterwards
+from cudagraph_gate.pilot.between import Between
+from cudagraph_gate.pilot.fresh_inputs import FreshInputs
 from cudagraph_gate.pilot.graph_path import WARM_UP_REQUESTS, GraphPath
 from cudagraph_gate.pilot.own_path import OwnPath
 from cudagraph_gate.pilot.session import Inputs, Session
@@ -20,7 +24,7 @@ from cudagraph_gate.pilot.trial_log import TrialLog
 from cudagraph_gate.pilot.updating import measure_update_curve
 from cudagraph_gate.records import CapturedMap, Method, NodeSet, PathName, Phase
 from cudagraph_gate.timeline.kernel_libraries import library_of
-from cudagraph_gate.workload import call_user, flatten
+from cudagraph_gate.workload import call_user
 
 STEADY_REPLAYS: Final = 20
 _NOT_YET: Final = NotMeasured(reason="the trial ended before the normal path's kernels were recorded")
@@ -38,7 +42,7 @@ class Making(Protocol):
         """What the graph holds; None before it was made, and of a path that does not show its graph."""
 
     def prepare(self) -> None:
-        """Warm up, so that nothing is set up for the first time in capture."""
+        """Warm up, so that nothing is set up for the first time in capture, and call ``between`` once."""
 
     def make(self) -> None:
         """Make the graph. Raises what the step or the driver raised."""
@@ -84,6 +88,7 @@ class GraphMaking:
     def prepare(self) -> None:
         """Run the normal step."""
         self._log.measured(self._session, Phase.WARM_UP, lambda: self.path.warm_up(WARM_UP_REQUESTS))
+        Between(self._session).call()
 
     def make(self) -> None:
         """Capture or build; logs the nodes and their map."""
@@ -121,8 +126,7 @@ class GraphMaking:
 
     def static_outputs(self) -> list[Any]:
         """Device arrays among what the step returned at capture."""
-        adapter = self._session.adapter
-        return [leaf for _name, leaf in flatten(self.path.outputs) if adapter.is_device_array(leaf)]
+        return correctness.device_arrays(self._session, self.path.outputs)
 
     def constants(self) -> tuple[Any, ...]:
         """Static inputs that keep the values of the capture."""
@@ -164,14 +168,19 @@ class OwnMaking:
                 self._session.call(tuple(map(self._session.adapter.static_like, self._inputs)))
 
         self._log.measured(self._session, Phase.WARM_UP, normal)
+        Between(self._session).call()
 
     def make(self) -> None:
         """Build it, and call it until it has its graphs."""
         self._log.measured(self._session, Phase.CAPTURE, lambda: self.path.make(self._inputs))
 
     def make_ready(self) -> None:
-        """Steady requests: an own path has no other phases that could be told apart."""
-        steady(self._log, self._session, lambda: self.path.replay(self._inputs))
+        """Steady requests: an own path has no other phases that could be told apart.
+
+        Each has inputs at another address, as an application's have.
+        """
+        fresh = itertools.cycle(FreshInputs(self._session, [self._inputs]).take(STEADY_REPLAYS))
+        steady(self._log, self._session, lambda: self.path.replay(next(fresh)))
 
     def measure_updates(self) -> None:
         """Nothing: only its maker could."""
@@ -188,6 +197,25 @@ class OwnMaking:
         """The whole request of either path."""
         graph = measure.graph_request(self._session, self.path)
         return {"normal": measure.normal_request(self._session), "graph": graph}
+
+
+def afterwards_of(
+    session: Session,
+    log: TrialLog,
+    making: Making,
+    expected: correctness.Expectation,
+    made_at: Mapping[str, int],
+) -> Afterwards:
+    """What compares the paths again later; ``made_at`` are the addresses of state when the path was made."""
+    return Afterwards(
+        session,
+        making.path.replay,
+        expected,
+        log,
+        made_at=made_at,
+        static=making.static_outputs(),
+        constants=making.constants(),
+    )
 
 
 def steady(log: TrialLog, session: Session, replay: Callable[[], object]) -> None:

@@ -11,6 +11,8 @@ from typing import Final, Literal
 
 from cudagraph_gate.device import Device
 from cudagraph_gate.model import Measured, NotMeasured
+from cudagraph_gate.pilot.between import BUDGET_S, Between, Pause
+from cudagraph_gate.pilot.fresh_inputs import FreshInputs
 from cudagraph_gate.pilot.graph_path import GraphPath
 from cudagraph_gate.pilot.session import Inputs, Session
 from cudagraph_gate.records import Block, Method, PathName
@@ -26,9 +28,10 @@ BLOCK_REQUESTS: Final = (5, 50)
 FLUSH_FACTOR: Final = 2
 """Caches written over so many times: the replacement policy is not known, once may leave lines behind."""
 
+CALIBRATION: Final = 3
+"""Requests whose median says how many fill a block."""
+
 Request = Callable[[Inputs], None]
-Prepare = Callable[[], None]
-"""Called before each request, outside its time."""
 AfterBlock = Callable[[PathName, int], None]
 """Called right after a block with its path and order."""
 Half = Literal["a", "b"]
@@ -55,7 +58,7 @@ def timed(
     input_sets: Sequence[Inputs],
     count: int,
     *,
-    prepare: Prepare | None = None,
+    prepare: Pause | None = None,
 ) -> Sample:
     """Time ``count`` requests; each must end synchronised."""
     if prepare is not None:
@@ -74,7 +77,7 @@ def timed(
 
 
 def _prepared(
-    device: Device, request: Request, input_sets: Sequence[Inputs], count: int, prepare: Prepare
+    device: Device, request: Request, input_sets: Sequence[Inputs], count: int, prepare: Pause
 ) -> Sample:
     """The same, each request by itself, so that no CPU time of ``prepare`` is counted."""
     latencies, cpu_ns, process_ns = [], 0, 0
@@ -104,8 +107,8 @@ def requests_for(device: Device, request: Request, input_sets: Sequence[Inputs],
     The simulated device's requests take longer on the wall clock, which then counts.
     """
     wall = time.perf_counter_ns()
-    sample = timed(device, request, input_sets, 3)
-    wall = max(1, (time.perf_counter_ns() - wall) // 3)
+    sample = timed(device, request, input_sets, CALIBRATION)
+    wall = max(1, (time.perf_counter_ns() - wall) // CALIBRATION)
     count = target_ns // max(1, sorted(sample.latencies_ns)[1])
     if device.simulated:
         count = min(count, SIMULATED_WALL_NS // wall)
@@ -135,7 +138,7 @@ def graph_request(session: Session, path: GraphPath) -> Request:
     return request
 
 
-def l2_flush(session: Session) -> Prepare | None:
+def l2_flush(session: Session) -> Pause | None:
     """Writes over the L2 cache on the current stream and waits for it; None where its size is not known."""
     device, adapter = session.device, session.adapter
     nbytes = FLUSH_FACTOR * device.l2_cache_bytes()
@@ -176,22 +179,28 @@ def blocks(
 ) -> Iterator[Block]:
     """Run and time all blocks of the paths in ``requests``, yielding each as soon as it is measured.
 
-    All paths rotate over the same inputs, so that the cache holds the same share of them for each.
-    ``flush_l2`` writes over the L2 cache before each request, of every path and outside its time.
-    ``after_block`` is called while nothing is timed. An exception of the normal path becomes a WorkloadError,
-    one of a graph path passes.
+    All paths rotate over the same inputs, so that the cache holds the same share of them for each. Where the
+    graph path is the workload's own, every request of every path gets a copy at an address of its own.
+    The workload's ``between`` is called before each request, and ``flush_l2`` writes over the L2 cache before
+    each, for every path and outside its time. ``after_block`` is called while nothing is timed. An exception
+    of the normal path becomes a WorkloadError, one of a graph path passes.
     """
     device = session.device
-    prepare = l2_flush(session) if flush_l2 else None
+    given = _Addresses(session, input_sets) if method == "own" else _Rotation(input_sets)
+    flush = l2_flush(session) if flush_l2 else None
     counts = {}
     for path, request in requests.items():
         with session.blaming_user(path):
-            counts[path] = requests_for(device, request, input_sets, BLOCK_NS)
+            found = requests_for(device, request, given.take(CALIBRATION), BLOCK_NS)
+        counts[path] = given.at_most(found, BLOCKS_PER_PATH * len(requests))
+    between = BetweenBlocks(session, counts)
     for order, (path, half) in enumerate(block_order(seed, tuple(requests))):
+        first, others = given.of_block(counts[path])
+        prepare = _both(between.pause(order), flush)
         gc.collect()
         with session.blaming_user(path):
-            timed(device, requests[path], input_sets, 1)
-            sample = timed(device, requests[path], input_sets, counts[path], prepare=prepare)
+            timed(device, requests[path], first, 1)
+            sample = timed(device, requests[path], others, counts[path], prepare=prepare)
         after_block(path, order)
         yield Block(
             shape=session.shape_name,
@@ -202,5 +211,95 @@ def blocks(
             latencies_ns=sample.latencies_ns,
             cpu_ns=sample.cpu_ns,
             process_cpu_ns=sample.process_cpu_ns,
-            flushed_l2=prepare is not None,
+            flushed_l2=flush is not None,
         )
+
+
+def _both(first: Pause | None, second: Pause | None) -> Pause | None:
+    """The cache is flushed last: ``between`` uses it too."""
+    if first is None or second is None:
+        return first or second
+
+    def prepare() -> None:
+        first()
+        second()
+
+    return prepare
+
+
+# --- the inputs of a block ------------------------------------------------------------------------
+
+
+class _Rotation:
+    """The same buffers in turn for every block: a graph of ours copies them to a place of its own."""
+
+    def __init__(self, input_sets: Sequence[Inputs]) -> None:
+        self._input_sets = input_sets
+
+    def take(self, _count: int) -> Sequence[Inputs]:
+        """Inputs of some requests."""
+        return self._input_sets
+
+    def at_most(self, count: int, _blocks: int) -> int:
+        """How many requests of a block there are inputs for."""
+        return count
+
+    def of_block(self, _count: int) -> tuple[Sequence[Inputs], Sequence[Inputs]]:
+        """Inputs of a block's untimed request, and of its timed ones."""
+        return self._input_sets, self._input_sets
+
+
+class _Addresses(_Rotation):
+    """Each request of a block has a copy of its own, which no block before had as far as they fit in memory.
+
+    They are made before the block, in the same way for both paths: the cache holds the same share of them.
+    """
+
+    def __init__(self, session: Session, input_sets: Sequence[Inputs]) -> None:
+        super().__init__(input_sets)
+        self._fresh = FreshInputs(session, input_sets)
+
+    def take(self, count: int) -> Sequence[Inputs]:
+        """Copies for so many requests."""
+        return self._fresh.take(count)
+
+    def at_most(self, count: int, blocks: int) -> int:
+        """Rather fewer requests in a block than an address twice."""
+        return min(count, max(BLOCK_REQUESTS[0], self._fresh.share(blocks) - 1))
+
+    def of_block(self, count: int) -> tuple[Sequence[Inputs], Sequence[Inputs]]:
+        """One copy for the untimed request, the others for the timed ones."""
+        first, *others = self._fresh.take(count + 1)
+        return [first], others
+
+
+# --- between the requests of a block --------------------------------------------------------------
+
+
+class BetweenBlocks:
+    """Calls ``between`` before the timed requests of each block.
+
+    Before each request and not just once a block, since that is what the application does: a path that has to
+    make its graph again after every such call must pay for it in the requests that are timed. All blocks of a
+    round then have equally many requests, so that both paths see the same indices, and the same share of
+    their requests follows a call: all where that is affordable, else as many as are, at least one a block.
+    """
+
+    def __init__(self, session: Session, counts: dict[PathName, int], budget_s: float = BUDGET_S) -> None:
+        """``counts``, the requests of a block of each path, are made equal where there is a ``between``."""
+        self._between = Between(session, budget_s)
+        self._paths = len(counts)
+        self._spread: Mapping[int, int] = {}
+        self._count = min(counts.values())
+        if self._between.declared:
+            self._between.call()  # says what one costs
+            affordable = self._between.affordable(BLOCKS_PER_PATH * self._paths)
+            self._count = max(BLOCK_REQUESTS[0], min(self._count, affordable))
+            counts.update(dict.fromkeys(counts, self._count))
+
+    def pause(self, order: int) -> Pause | None:
+        """What comes before each request of block ``order``."""
+        if order % self._paths == 0:  # a round begins: all of its blocks get the same indices
+            rounds_left = BLOCKS_PER_PATH - order // self._paths
+            self._spread = self._between.spread(self._count, rounds_left * self._paths)
+        return self._between.paused(self._spread)

@@ -15,6 +15,7 @@ from cudagraph_gate.device import Device
 from cudagraph_gate.errors import DeviceError, WorkloadError
 from cudagraph_gate.evidence import TIMELINE_FILE, Run
 from cudagraph_gate.model import ProfileTimes
+from cudagraph_gate.pilot.between import BUDGET_S, Between, Pause
 from cudagraph_gate.pilot.correctness import digest
 from cudagraph_gate.pilot.jobs import ProfileJob
 from cudagraph_gate.pilot.marking import with_requests
@@ -24,7 +25,7 @@ from cudagraph_gate.pilot.trial_log import ProgressSink
 from cudagraph_gate.stats import distribution
 from cudagraph_gate.timeline.recorder import Recorder, open_recorder
 from cudagraph_gate.timeline.table import REQUEST_DOMAIN, REQUEST_RANGE, Timeline, save
-from cudagraph_gate.workload import user_error
+from cudagraph_gate.workload import model_version, user_error
 
 STEPS: Final = 5
 """Loading, building, timing, recording, writing: what the progress bar counts."""
@@ -73,10 +74,12 @@ def _record(
     input_sets = session.input_sets(job.seed)
     with session.blaming_user():
         request = normal_request(session)
-        timed(session.device, request, input_sets, WARM_UP_REQUESTS)
+        # Half of the budget is left for the recorded requests, which are to follow it too.
+        prepare = Between(session, BUDGET_S / 2).prepare()
+        timed(session.device, request, input_sets, WARM_UP_REQUESTS, prepare=prepare)
         report.progress(f"{session.shape_name}: timing requests", done=2, total=STEPS)
         count = _count(session.device, request, input_sets)
-        unrecorded = timed(session.device, request, input_sets, count)
+        unrecorded = timed(session.device, request, input_sets, count, prepare=prepare)
         copy_in_ns = _copy_in(session, input_sets)
 
         def still_there() -> None:
@@ -159,10 +162,12 @@ def _recorded(
         with device.annotate(REQUEST_RANGE, domain=REQUEST_DOMAIN):
             request(inputs)
 
+    # Outside the marked requests: what ``between`` takes is nobody's request.
+    prepare = Between(session, BUDGET_S / 2).prepare()
     device.synchronize()
     recorder.start()
-    timed(device, request, input_sets, RECORDER_WARM_UP)
-    sample = _requests_to_record(device, marked, input_sets, job, still_there)
+    timed(device, request, input_sets, RECORDER_WARM_UP, prepare=prepare)
+    sample = _requests_to_record(device, marked, input_sets, job, still_there, prepare)
     device.synchronize()
     timeline = recorder.stop()
     return (_marked_by_user(timeline, job.range_name) if job.range_name else timeline), sample
@@ -181,6 +186,7 @@ def _requests_to_record(
     input_sets: Sequence[Inputs],
     job: ProfileJob,
     still_there: Callable[[], None],
+    prepare: Pause | None,
 ) -> Sample:
     """Run as many requests as the job says: a number, or those that begin within its duration.
 
@@ -195,7 +201,7 @@ def _requests_to_record(
     while len(latencies) < most and max(device.clock_ns() - start, time.perf_counter_ns() - wall) < limit_ns:
         first = len(latencies) % len(input_sets)
         turned = [*input_sets[first:], *input_sets[:first]]
-        sample = timed(device, request, turned, min(batch, most - len(latencies)))
+        sample = timed(device, request, turned, min(batch, most - len(latencies)), prepare=prepare)
         latencies += sample.latencies_ns
         cpu_ns += sample.cpu_ns
         if time.perf_counter_ns() - told > STILL_THERE_NS:
@@ -223,6 +229,7 @@ def write_fingerprint(run: Run, session: Session, first: Inputs, shapes: tuple[s
             workload=session.workload.path,
             shapes=shapes,
             input_digests=digests,
+            model_version=model_version(session.workload),
         )
     )
 

@@ -10,16 +10,24 @@ from cudagraph_gate.evidence import Run
 from cudagraph_gate.pilot.concurrency import try_concurrency
 from cudagraph_gate.pilot.instances import try_instances
 from cudagraph_gate.pilot.jobs import RungJob
+from cudagraph_gate.pilot.model_versions import cached_path
 from cudagraph_gate.pilot.session import Loaded, load
 from cudagraph_gate.pilot.soaking import soak
 from cudagraph_gate.pilot.traffic import try_traffic
 from cudagraph_gate.pilot.trial_log import AnswerSink, TrialLog
 
+
+def _try_traffic(loaded: Loaded, log: TrialLog, job: RungJob) -> None:
+    """Where the workload tells its model version, graphs are kept by it, as an application does."""
+    keeps = loaded.workload.version is not None and job.method == "capture"
+    try_traffic(loaded, log, job, cached_path if keeps else None)
+
+
 _TRIALS: Final[Mapping[str, Callable[[Loaded, TrialLog, RungJob], None]]] = {
     "instances": try_instances,
     "concurrency": try_concurrency,
     "memory": soak,
-    "traffic": try_traffic,
+    "traffic": _try_traffic,
 }
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from cudagraph_gate.adapters import Adapter, adapter_for, unusable
 from cudagraph_gate.device import Device, DeviceChoice, open_device
-from cudagraph_gate.errors import CgateError, WorkloadError
+from cudagraph_gate.errors import CgateError, DeviceError, DeviceMemoryError, StickyError, WorkloadError
 from cudagraph_gate.records import PathName
 from cudagraph_gate.workload import (
     Workload,
@@ -55,6 +55,13 @@ def load(path: str, device: DeviceChoice, shapes: str | None) -> Loaded:
     return Loaded(workload, opened, chosen if shapes is not None else dict([*chosen.items()][:1]))
 
 
+@dataclass
+class Counted:
+    """How far ``between`` has counted, over all phases."""
+
+    next_index: int = 0
+
+
 @dataclass(frozen=True)
 class Session:
     """One shape's step with the adapter of its framework."""
@@ -66,6 +73,8 @@ class Session:
     step: Callable[..., Any]
     input_names: tuple[str, ...]
     adapter: Adapter
+    counted: Counted = field(default_factory=Counted)
+    """Shared by the copies that are made of a session."""
 
     @property
     def what(self) -> str:
@@ -183,10 +192,29 @@ class Session:
             kept[name] = value
         return kept, ()
 
+    @property
+    def next_index(self) -> int:
+        """The index with which ``between`` counts on: one more than the highest so far."""
+        return self.counted.next_index
+
     def between(self, index: int) -> None:
-        """What the application does after request ``index``."""
-        if self.workload.between is not None:
-            call_user(self.workload.between, index, workload=self.workload, what=f"between({index})")
+        """What the application does after request ``index``.
+
+        Raises WorkloadError, with the user's file and line, for what it raises and for calls of its own that
+        the device refuses. A lost device and one without memory pass: a graph may be to blame for those.
+        """
+        workload, what = self.workload, f"between({index})"
+        if workload.between is None:
+            return
+        self.counted.next_index = max(self.counted.next_index, index + 1)
+        try:
+            call_user(workload.between, index, workload=workload, what=what)
+        except (StickyError, DeviceMemoryError):
+            raise
+        except DeviceError as error:
+            failed = user_error(error, workload.folder, what)
+            failed.where = failed.where or workload.where("between")
+            raise failed from error
 
     def teardown(self) -> None:
         """The workload's own end."""

@@ -17,8 +17,12 @@ from msgspec import structs
 from cudagraph_gate.graphs import GraphedStep
 from cudagraph_gate.model import Measured, NotMeasured, Reason
 from cudagraph_gate.pilot import correctness
+from cudagraph_gate.pilot.afterwards import Afterwards
+from cudagraph_gate.pilot.between import Between
 from cudagraph_gate.pilot.blame import blame
 from cudagraph_gate.pilot.findings import failures_found
+from cudagraph_gate.pilot.fresh_inputs import FreshInputs
+from cudagraph_gate.pilot.graph_path import GraphPath
 from cudagraph_gate.pilot.jobs import RungJob
 from cudagraph_gate.pilot.memory import MemoryReading, settled_memory
 from cudagraph_gate.pilot.own_path import PATH_MAKERS, PathMaker
@@ -54,6 +58,8 @@ _WORDS: Final = {
     "cycles": "captures and destructions",
     "aborted": "aborted captures",
 }
+NEW_ADDRESSES: Final = 40
+"""Between two readings: what a path keeps for each of them then stands out, and thousands take no time."""
 CALIBRATION: Final = 3
 """Repetitions before the first reading, which say how many fit between two."""
 
@@ -102,11 +108,12 @@ class _Soaking:
         """Replays; of a captured graph also cycles and aborted captures."""
         session = opened(self._loaded, self._log.shape, self._seed)
         input_sets = session.input_sets(self._seed)
-        if method != "capture":
-            self._replay(session, input_sets, make_path)
-        else:
-            expected = correctness.expect(session, input_sets)
-            self._replay(session, input_sets, make_path)
+        input_sets = session.baked(input_sets, input_sets[0])
+        expected = correctness.expect(session, input_sets)
+        self._replay(session, expected, input_sets, make_path)
+        if method == "capture":
+            if session.workload.between is not None:  # what it has changed since is no fault of the captures
+                expected = correctness.expect(session, input_sets)
             self._capturing = True
             self._series(session, "cycles", lambda _index: _cycle(session, input_sets[0]), self._cycles)
             aborted = self._series(
@@ -116,21 +123,47 @@ class _Soaking:
         session.teardown()
 
     # --- activities -------------------------------------------------------------------------------
-    def _replay(self, session: Session, input_sets: Sequence[Inputs], make_path: PathMaker) -> None:
+    def _replay(
+        self,
+        session: Session,
+        expected: correctness.Expectation,
+        input_sets: Sequence[Inputs],
+        make_path: PathMaker,
+    ) -> None:
+        made_at = correctness.addresses(session)
         self._capturing = True
         path = make_path(session, input_sets[0])
         self._capturing = False
-
-        def replay(index: int) -> None:
-            path.replay(input_sets[index % len(input_sets)])
-            session.adapter.synchronize()
-
-        self._series(session, "replays", replay, self._replays)
+        graph = path if isinstance(path, GraphedStep) else None
+        afterwards = Afterwards(
+            session,
+            path.replay,
+            expected,
+            self._log,
+            made_at=made_at,
+            static=() if graph is None else correctness.device_arrays(session, graph.outputs),
+            constants=() if graph is None else graph.constants,
+        )
+        kind = _OwnReplays if self._log.method == "own" else _Replays
+        replays = kind(session, path, input_sets, afterwards)
+        replays.calibrate(self._replays)
+        self._series(session, "replays", replays.one, self._replays, replays.per_point)
+        replays.free()
+        afterwards.look()
         path.invalidate()
 
-    def _series(self, session: Session, activity: Activity, act: Callable[[int], None], plan: Plan) -> int:
-        """Repeat ``act`` and log the readings, those before a failure too; returns how often it was done."""
-        per_point = _per_point(act, plan)
+    def _series(
+        self,
+        session: Session,
+        activity: Activity,
+        act: Callable[[int], None],
+        plan: Plan,
+        per_point: int = 1,
+    ) -> int:
+        """Repeat ``act`` and log the readings, those before a failure too; returns how often it was done.
+
+        ``per_point`` are the repetitions between two readings.
+        """
         counts, readings = [0], [settled_memory(session)]
         end = time.monotonic() + plan.limit_s
         try:
@@ -189,6 +222,83 @@ class _Soaking:
         phase = Phase.CAPTURE if self._capturing else Phase.MEMORY
         finding = blame(error, self._log.shape, phase, self._loaded.workload.folder)
         return structs.replace(finding, method=self._log.method, phase=self._log.phase)
+
+
+class _Replays:
+    """Requests of a graph path, one after the other, with ``between`` after them."""
+
+    def __init__(
+        self, session: Session, path: GraphPath, input_sets: Sequence[Inputs], afterwards: Afterwards
+    ) -> None:
+        self._session = session
+        self._path = path
+        self._input_sets = input_sets
+        self._between = Between(session)
+        self._afterwards = afterwards
+        self._replays_s = 0.0
+        self.per_point = 1
+
+    def calibrate(self, plan: Plan) -> None:
+        """Say how many fit between two readings, from a few that come before the first one."""
+        self.per_point = _per_point(self._replay, plan)
+        self._between.call()
+        self._afterwards.look()  # what comparing takes of a pool is in the first reading
+
+    def one(self, index: int) -> None:
+        """One request, synchronised."""
+        start = time.perf_counter()
+        self._replay(index)
+        self._replays_s += time.perf_counter() - start
+        # No more than half of the time: what is read is what replays leave behind, after as many as planned.
+        if self._between.spent_s <= self._replays_s:
+            self._between.call()
+            self._afterwards.look_if_due()
+
+    def free(self) -> None:
+        """Give back what was held for them."""
+
+    def inputs(self, index: int) -> Inputs:
+        """What the request gets."""
+        return self._input_sets[index % len(self._input_sets)]
+
+    def _replay(self, index: int) -> None:
+        self._path.replay(self.inputs(index))
+        self._session.adapter.synchronize()
+
+
+class _OwnReplays(_Replays):
+    """The same by a path of the workload's own, each request with its inputs elsewhere.
+
+    Every other request gets a copy that is dropped after it: a path that keeps it grows. The others go
+    through copies that all lie at different addresses: a path that makes something for each address grows
+    too. These are made before the first reading and held beyond the last, so that every reading holds the
+    same bytes of ours.
+    """
+
+    def __init__(
+        self, session: Session, path: GraphPath, input_sets: Sequence[Inputs], afterwards: Afterwards
+    ) -> None:
+        super().__init__(session, path, input_sets, afterwards)
+        self._fresh = FreshInputs(session, input_sets)
+        self._held: list[Inputs] = []
+        self._most = 1
+
+    def calibrate(self, plan: Plan) -> None:
+        """Then make the copies that are held."""
+        super().calibrate(plan)
+        self._most = plan.most_points * self.per_point
+        self._held = self._fresh.take(min(self._most, plan.most_points * NEW_ADDRESSES))
+
+    def free(self) -> None:
+        """Free the copies."""
+        self._held.clear()
+        self._fresh.free()
+
+    def inputs(self, index: int) -> Inputs:
+        """A new copy, or one of those that are held, which come up evenly over all repetitions."""
+        if index % 2 or not self._held:
+            return self._fresh.copy()
+        return self._held[index * len(self._held) // self._most % len(self._held)]
 
 
 def _cycle(session: Session, inputs: Inputs) -> None:

@@ -15,9 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from cudagraph_gate.device import Device
+from cudagraph_gate.errors import CgateError
 from cudagraph_gate.model import Reason
 from cudagraph_gate.pilot import correctness
 from cudagraph_gate.pilot.arrivals import Arrivals, arrivals, has_rate
+from cudagraph_gate.pilot.between import Between, Pause
 from cudagraph_gate.pilot.comparing import compare_repeats
 from cudagraph_gate.pilot.findings import failures_found
 from cudagraph_gate.pilot.graph_path import WARM_UP_REQUESTS, GraphPath
@@ -118,6 +120,7 @@ class Server:
         normal = normal_request(session)
         with session.blaming_user():
             timed(session.device, normal, input_sets, WARM_UP_REQUESTS)
+            Between(session).call()
         return cls(session, input_sets, normal)
 
     def request(self, path: PathName) -> Request:
@@ -153,6 +156,7 @@ def _make_path(server: Server, make_path: PathMaker, log: TrialLog) -> None:
     log.announce(f"traffic, graph of shape {server.session.shape_name}")
     server.path = make_path(server.session, server.input_sets[0])
     timed(server.session.device, server.request("graph"), server.input_sets, WARM_UP_REQUESTS)
+    Between(server.session).call()
 
 
 def _outputs_agree(server: Server, log: TrialLog) -> bool:
@@ -187,11 +191,12 @@ def _outputs_agree(server: Server, log: TrialLog) -> bool:
 
 
 def serve(
-    device: Device, servers: Sequence[Server], path: PathName, due: Arrivals
+    device: Device, servers: Sequence[Server], path: PathName, due: Arrivals, pause: Pause | None = None
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Serve the requests by one path; returns when each started and ended, from the start of the run.
 
-    Both are shorter than ``due`` where the path was given up.
+    Both are shorter than ``due`` where the path was given up. The clock of the run, arrivals included, stands
+    still during ``pause``, which comes after each request.
     """
     work = list(_work(servers, path, due))
     starts: list[int] = []
@@ -205,8 +210,14 @@ def serve(
             starts.append(clock() - origin)
             request(inputs)
             ends.append(clock() - origin)
+            if pause is not None:
+                stopped = clock()
+                pause()
+                origin += clock() - stopped
             if ends[-1] > due_ns + GIVE_UP_NS:
                 break
+    except CgateError:
+        raise
     except (Exception, SystemExit):
         failed = servers[due.requests[len(ends)]]
         with failed.session.blaming_user("normal" if failed.path is None else path):
@@ -244,17 +255,22 @@ class Traffic:
         self._servers = servers
         self._mix = mix
         self._seed = seed
+        self._between = Between(servers[0].session)  # of the whole workload, whichever shape it counts for
         self._service_ns, self._wall_ns = self._service()
 
     def runs(self, log: TrialLog) -> Iterator[TrafficRun]:
         """Every run, as soon as it is over: rounds of all levels, levels and paths in random order."""
         chance, order = random.Random(self._seed), 0
         plans = self.plans()
+        total = RUNS_PER_PATH * len(plans) * len(PATHS)
+        self._between.call()  # says what one costs
         for _ in range(RUNS_PER_PATH):
             for plan in chance.sample(plans, len(plans)):
+                # Both paths see the same calls. Evenly over the run where not each request can follow one.
+                spread = self._between.spread(len(plan.due.requests), total - order)
                 for path in chance.sample(PATHS, len(PATHS)):
-                    log.announce(f"traffic, run {order + 1} of {RUNS_PER_PATH * len(plans) * len(PATHS)}")
-                    yield self._run(plan, path, order)
+                    log.announce(f"traffic, run {order + 1} of {total}")
+                    yield self._run(plan, path, order, self._between.paused(spread))
                     order += 1
 
     def plans(self) -> list[Plan]:
@@ -296,8 +312,8 @@ class Traffic:
             medians.append(max(1, round(statistics.median(sample.latencies_ns))))
         return medians, max(walls)
 
-    def _run(self, plan: Plan, path: PathName, order: int) -> TrafficRun:
-        starts_ns, ends_ns = serve(self._device, self._servers, path, plan.due)
+    def _run(self, plan: Plan, path: PathName, order: int, pause: Pause | None) -> TrafficRun:
+        starts_ns, ends_ns = serve(self._device, self._servers, path, plan.due, pause)
         names = tuple(server.session.shape_name for server in self._servers)
         return TrafficRun(
             path=path,

@@ -19,8 +19,13 @@ T = TypeVar("T")
 class ProgressSink(Protocol):
     """Where phases are announced."""
 
-    def progress(self, text: str, phase: str = "", done: int = 0, total: int = 0) -> None:
-        """A phase begins; ``done`` of ``total`` steps are over."""
+    def progress(
+        self, text: str, phase: str = "", done: int = 0, total: int = 0, *, limit_s: float | None = None
+    ) -> None:
+        """A phase begins; ``done`` of ``total`` steps are over.
+
+        Without another message for ``limit_s`` it hangs; None: for as long as the parent always waits.
+        """
 
 
 class AnswerSink(ProgressSink, Protocol):
@@ -56,6 +61,10 @@ class TrialLog:
         self._sink.progress(
             f"{self.shape}: {text}", self.phase, done=phases.index(self.phase), total=len(phases)
         )
+
+    def announce_within(self, text: str, limit_s: float) -> None:
+        """Say what is going on, and that it hangs if it takes longer than ``limit_s``."""
+        self._sink.progress(f"{self.shape}: {text}", self.phase, limit_s=limit_s)
 
     def memory(self, session: Session) -> None:
         """Memory at the end of the current phase."""

@@ -11,14 +11,13 @@ import re
 import selectors
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
+
+from msgspec import structs
 
 from cudagraph_gate.errors import (
     CgateError,
@@ -29,6 +28,7 @@ from cudagraph_gate.errors import (
     WorkloadError,
 )
 from cudagraph_gate.pilot.jobs import Answer, Done, Failure, Job, Progress, decode, encode_job
+from cudagraph_gate.pilot.worker_process import KILL_LIMIT_S, PACKAGE_ROOT, WorkerProcess
 from cudagraph_gate.records import WorkerEnd
 
 PHASE_LIMIT_S: Final = 300.0
@@ -40,13 +40,6 @@ INTERRUPT_GRACE_S: Final = 60.0
 """Time for an interrupted worker to write down what it recorded, which can be gigabytes."""
 DUMP_GRACE_S: Final = 3.0
 """Time for a hung worker to write down where it hangs before it is killed."""
-
-PACKAGE_ROOT: Final = str(Path(__file__).resolve().parents[2])
-WORKER_CODE: Final = (
-    "import sys; root = sys.argv.pop(1); root in sys.path or sys.path.insert(0, root); "
-    "from cudagraph_gate.pilot.worker_main import start; start()"
-)
-"""Runs this very package whatever lies in the working folder, which ``-m`` would search first."""
 
 _ERRORS: Final[dict[int, type[CgateError]]] = {
     ExitCode.USAGE: UsageError,
@@ -77,58 +70,34 @@ def run_worker(
     limit_s: float = PHASE_LIMIT_S,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     saves_when_interrupted: bool = False,
+    process: WorkerProcess | None = None,
 ) -> WorkerResult:
     """Run ``job`` in a spawned process. ``workload`` tells which frames of a crash are the user's.
+
+    ``process`` is one that has the job already; it is ended and closed like any other.
 
     An interrupt (Ctrl-C) ends the process at once, or with ``saves_when_interrupted`` by a SIGTERM that
     leaves it time to save; a second interrupt then ends it at once.
     """
-    with tempfile.TemporaryFile("w+") as crash:
-        watch = _Watch(limit_s, on_progress)
-        process, messages, alive = _start(job, crash)
-        interrupted = False
-        try:
-            watch.follow(process, messages)
-        except KeyboardInterrupt:
-            if not saves_when_interrupted:
-                raise
-            interrupted = True
-            process.terminate()
-            watch.follow(process, messages, limit_s=INTERRUPT_GRACE_S)
-        finally:
-            _kill_session(process)
-            messages.close()
-            os.close(alive)
-        crash.seek(0)
-        end = _end(stage, process.returncode, watch, crash_place(crash.read(), workload))
-    return WorkerResult(end, watch.answer, watch.error(), watch.bug, interrupted)
-
-
-def _start(job: Job, crash: IO[str]) -> tuple[subprocess.Popen[bytes], IO[bytes], int]:
-    """The process, its messages, and the pipe whose closing tells it that this process is gone."""
-    read_end, write_end = os.pipe()
-    liveness_read, liveness_write = os.pipe()
-    command = [sys.executable, "-P", "-c", WORKER_CODE, PACKAGE_ROOT, encode_job(job)]
-    descriptors = (write_end, liveness_read, crash.fileno())
+    started = time.monotonic_ns()
+    watch = _Watch(limit_s, on_progress)
+    process = process or WorkerProcess.spawn(encode_job(job))
+    interrupted = False
     try:
-        process = subprocess.Popen(
-            [*command, *map(str, descriptors)],
-            stdin=subprocess.DEVNULL,
-            stdout=sys.__stderr__.fileno() if sys.__stderr__ else subprocess.DEVNULL,
-            pass_fds=descriptors,
-            start_new_session=True,
-        )
+        watch.follow(process.popen, process.messages)
+    except KeyboardInterrupt:
+        if not saves_when_interrupted:
+            raise
+        interrupted = True
+        process.popen.terminate()
+        watch.follow(process.popen, process.messages, limit_s=INTERRUPT_GRACE_S)
     finally:
-        os.close(write_end)
-        os.close(liveness_read)
-    return process, os.fdopen(read_end, "rb", buffering=0), liveness_write
-
-
-def _kill_session(process: subprocess.Popen[bytes]) -> None:
-    """End the worker, if it still runs, and every process that the user's code started in its session."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+        process.kill()
+        place = crash_place(process.dump(), workload)
+        process.close()
+    end = _end(stage, process.popen.returncode, watch, place)
+    end = structs.replace(end, elapsed=time.monotonic_ns() - started)
+    return WorkerResult(end, watch.answer, watch.error(), watch.bug, interrupted)
 
 
 class _Watch:
@@ -136,6 +105,7 @@ class _Watch:
 
     def __init__(self, limit_s: float, on_progress: Callable[[Progress], None]) -> None:
         self._limit_s = limit_s
+        self._usual_limit_s = limit_s
         self._on_progress = on_progress
         self._failure: Failure | None = None
         self._rest = b""
@@ -162,8 +132,9 @@ class _Watch:
         self, process: subprocess.Popen[bytes], messages: IO[bytes], limit_s: float | None = None
     ) -> None:
         """Take messages until the worker ends, which a pipe that its children keep open does not tell."""
-        limit_s = self._limit_s if limit_s is None else limit_s
-        deadline = time.monotonic() + limit_s
+        self._usual_limit_s = self._usual_limit_s if limit_s is None else limit_s
+        self._limit_s = self._usual_limit_s
+        deadline = time.monotonic() + self._limit_s
         with selectors.DefaultSelector() as selector:
             selector.register(messages, selectors.EVENT_READ)
             while True:
@@ -172,7 +143,7 @@ class _Watch:
                     if not data:
                         return
                     self._take(data)
-                    deadline = time.monotonic() + limit_s
+                    deadline = time.monotonic() + self._limit_s
                 elif process.poll() is not None:
                     return
                 elif time.monotonic() > deadline:
@@ -186,6 +157,7 @@ class _Watch:
             message = decode(line)
             if isinstance(message, Progress):
                 self.phase = message.phase or self.phase
+                self._limit_s = min(self._usual_limit_s, message.limit_s or self._usual_limit_s)
                 self._on_progress(message)
             elif isinstance(message, Answer):
                 self.answer |= message.values
@@ -204,10 +176,12 @@ def _stop_hung(process: subprocess.Popen[bytes]) -> None:
         process.kill()
 
 
-def _end(stage: str, code: int, watch: _Watch, place: str) -> WorkerEnd:
-    name = signal.Signals(-code).name if code < 0 else ""
+def _end(stage: str, code: int | None, watch: _Watch, place: str) -> WorkerEnd:
+    name = signal.Signals(-code).name if code is not None and code < 0 else ""
     at = f", last in {place}" if place else ""
-    if watch.timed_out:
+    if code is None:
+        outcome, reason = "timed_out", f"killed, but not gone after {KILL_LIMIT_S:g} s{at}"
+    elif watch.timed_out:
         outcome, reason = "timed_out", f"no progress for {watch._limit_s:g} s{at}"
     elif code == 0 and watch.done:
         outcome, reason = "finished", ""
@@ -220,7 +194,7 @@ def _end(stage: str, code: int, watch: _Watch, place: str) -> WorkerEnd:
     return WorkerEnd(
         stage=stage,
         outcome=outcome,  # type: ignore[arg-type]
-        exit_code=code if code >= 0 else None,
+        exit_code=code if code is not None and code >= 0 else None,
         signal=name,
         reason=reason,
         phase=watch.phase if outcome != "finished" else "",
@@ -228,6 +202,8 @@ def _end(stage: str, code: int, watch: _Watch, place: str) -> WorkerEnd:
 
 
 _FRAME: Final = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>\S+)')
+_DRIVER_CALLS: Final = str(Path(PACKAGE_ROOT) / "cudagraph_gate" / "device" / "cuda_status.py")
+"""Every driver call of ours passes through this file: its caller tells more."""
 _CURRENT: Final = re.compile(r"^Current thread .*\n(?P<frames>(?:  .*\n?)*)", re.MULTILINE)
 
 
@@ -243,7 +219,7 @@ def crash_place(dump: str, workload: Path | None) -> str:
         return ""
     folder = str(workload.resolve().parent) if workload else None
     inside = [frame for frame in frames if folder and _lies_in(frame["file"], folder)]
-    chosen = (inside or frames)[0]
+    chosen = next((frame for frame in inside or frames if frame["file"] != _DRIVER_CALLS), frames[0])
     return f"{Path(chosen['file']).name}:{chosen['line']} ({chosen['function']})"
 
 

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
+import importlib
 import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
 from cudagraph_gate.errors import CgateError, ExitCode
 from cudagraph_gate.pilot.jobs import (
+    WAITS_FOR_JOB,
     Answer,
     Done,
     Failure,
     Job,
     Message,
-    ProbeJob,
     ProfileJob,
     Progress,
     RungJob,
+    ScenarioJob,
     ScriptJob,
     TrialJob,
     decode_job,
@@ -38,9 +41,11 @@ class Reporter:
     def __init__(self, send: Callable[[Message], None]) -> None:
         self._send = send
 
-    def progress(self, text: str, phase: str = "", done: int = 0, total: int = 0) -> None:
-        """Say what begins now, and how much of the job is over."""
-        self._send(Progress(text=text, phase=phase, done=done, total=total))
+    def progress(
+        self, text: str, phase: str = "", done: int = 0, total: int = 0, *, limit_s: float | None = None
+    ) -> None:
+        """Say what begins now, how much of the job is over, and when it hangs if not by the usual limit."""
+        self._send(Progress(text=text, phase=phase, done=done, total=total, limit_s=limit_s))
 
     def answer(self, **values: Any) -> None:
         """Send results back."""
@@ -53,26 +58,38 @@ class Reporter:
 
 def run_job(job: Job, report: Reporter) -> None:
     """Do what the job says; results go to its run folder and to ``report``."""
+    run = _entry(job)
+    # What was imported until now stays: garbage collections, of which the trial makes one before each timed
+    # block, need not look through it. So those of the workload take as long as they take without us.
+    gc.freeze()
+    run(job, report)
+
+
+def _entry(job: Job) -> Callable[[Any, Reporter], None]:
+    """The function of this kind of job, with all that it imports."""
     if isinstance(job, ProfileJob):
         from cudagraph_gate.pilot.recording import record_workload
 
-        record_workload(job, report)
-    elif isinstance(job, ScriptJob):
+        return record_workload
+    if isinstance(job, ScriptJob):
         from cudagraph_gate.pilot.script import record_script
 
-        record_script(job, report)
-    elif isinstance(job, TrialJob):
+        return record_script
+    if isinstance(job, TrialJob):
         from cudagraph_gate.pilot.ladder import try_shape
 
-        try_shape(job, report)
-    elif isinstance(job, RungJob):
+        return try_shape
+    if isinstance(job, RungJob):
         from cudagraph_gate.pilot.rungs import try_rung
 
-        try_rung(job, report)
-    elif isinstance(job, ProbeJob):
-        from cudagraph_gate.pilot.probing import probe
+        return try_rung
+    if isinstance(job, ScenarioJob):
+        from cudagraph_gate.pilot.scenarios.running import try_scenario
 
-        probe(job, report)
+        return try_scenario
+    from cudagraph_gate.pilot.probing import probe
+
+    return probe
 
 
 def main(arguments: list[str]) -> int:
@@ -80,6 +97,11 @@ def main(arguments: list[str]) -> int:
     text, messages, liveness, crash = arguments[0], *map(int, arguments[1:4])
     faulthandler.enable(crash)
     threading.Thread(target=_leave_with_parent, args=(liveness,), daemon=True).start()
+
+    if text.startswith(WAITS_FOR_JOB):
+        text = _waited_for(text.removeprefix(WAITS_FOR_JOB).split(","))
+        if not text:
+            return ORPHANED
 
     def send(message: Message) -> None:
         os.write(messages, encode(message))
@@ -99,6 +121,18 @@ def main(arguments: list[str]) -> int:
         return int(ExitCode.WORKLOAD)
     send(Done())
     return 0
+
+
+def _waited_for(modules: Sequence[str]) -> str:
+    """The job that comes on standard input, once these modules are imported; empty if none comes."""
+    for name in filter(None, modules):
+        with suppress(Exception):  # the workload's own import says what is wrong
+            importlib.import_module(name)
+    text = sys.stdin.readline()
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nowhere, 0)
+    os.close(nowhere)
+    return text.strip()
 
 
 def _leave_with_parent(liveness: int) -> None:

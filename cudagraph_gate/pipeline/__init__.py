@@ -10,6 +10,7 @@ from pathlib import Path
 from cudagraph_gate.evidence import Run
 from cudagraph_gate.gates import Policy
 from cudagraph_gate.model import Verdict
+from cudagraph_gate.pipeline.attack import scenario_names
 from cudagraph_gate.pipeline.examination import Examination, examine
 from cudagraph_gate.pipeline.judging import collect_evidence, verdict
 from cudagraph_gate.pipeline.options import Options
@@ -31,6 +32,7 @@ __all__ = [
     "profile",
     "run_all",
     "run_for_pilot",
+    "scenario_names",
     "verdict",
     "write_map",
     "write_perfetto_view",

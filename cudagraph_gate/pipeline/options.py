@@ -31,6 +31,12 @@ class Options:
     trace_children: bool = False
     rungs: int = LAST_RUNG
     """The highest rung of the ladder that is tried."""
+    scenarios: tuple[str, ...] | None = ()
+    """The hard scenarios that are run; None: all."""
+    skip: tuple[str, ...] = ()
+    """Hard scenarios that are left out."""
+    quick: bool = False
+    """Run only the hard scenarios that find most in the least time."""
     flush_l2: bool = False
     """Overwrite the L2 cache before each timed request."""
     limit_s: float = PHASE_LIMIT_S

@@ -10,15 +10,19 @@ from cudagraph_gate.errors import EvidenceError, NoDeviceError, UsageError
 from cudagraph_gate.evidence import Run, create_run, newest_run, open_run
 from cudagraph_gate.gates import Policy
 from cudagraph_gate.gates.rungs import RUNGS, judge_rung, ladder, shapes_that_hold
-from cudagraph_gate.model import GateStatus
-from cudagraph_gate.pilot.jobs import RungJob, RungKind, TrialJob
+from cudagraph_gate.model import GateStatus, Scenario
+from cudagraph_gate.pilot.jobs import RungJob, RungKind, ScenarioJob, TrialJob
 from cudagraph_gate.pilot.worker import WorkerResult
+from cudagraph_gate.pilot.worker_process import Spares
+from cudagraph_gate.pipeline.attack import AttackPlan, attack_plan, scenario_options
 from cudagraph_gate.pipeline.judging import collect_evidence, stale_fields
 from cudagraph_gate.pipeline.options import LAST_RUNG, Options
 from cudagraph_gate.pipeline.workers import absolute, discard_if_empty, raise_failure, require_module, work
-from cudagraph_gate.records import Method
+from cudagraph_gate.records import AttackStarted, Method, scenario_stage
 
 DEFAULT_POLICY: Final = Policy()
+ATTACKED_RUNG: Final = 2
+"""The rung that must hold before the hard scenarios are run: fresh inputs to one shape."""
 
 
 def pilot(run: Run, options: Options, policy: Policy = DEFAULT_POLICY) -> None:
@@ -33,6 +37,7 @@ def pilot(run: Run, options: Options, policy: Policy = DEFAULT_POLICY) -> None:
         climb.up()
     finally:
         climb.write_end()
+    climb.attack()
     climb.raise_failures()
 
 
@@ -73,6 +78,49 @@ class _Climb:
         if self._answer.get("traffic") and self._options.rungs == LAST_RUNG and (held or self._is_bound()):
             self._rung("traffic")
 
+    def attack(self) -> None:
+        """The hard scenarios, where the first two rungs hold: what is refused anyway is not attacked."""
+        if self._options.rungs < ATTACKED_RUNG or not self._shapes or not self._held(ATTACKED_RUNG):
+            return
+        plan = attack_plan(self._options)
+        if not plan.chosen:
+            return
+        self._run.append(
+            AttackStarted(
+                shape=self._shapes[0],
+                method=self._method,
+                scenarios=tuple(scenario.name for scenario in plan.chosen),
+                skipped=plan.skipped,
+            )
+        )
+        with Spares(self._answer.get("imports", ())) as spares:
+            for number, scenario in enumerate(plan.chosen):
+                self._scenario(scenario, number, plan, spares)
+
+    def _scenario(self, scenario: Scenario, number: int, plan: AttackPlan, spares: Spares) -> None:
+        """Its workers, one after the other, for as long as each ends as it must."""
+        options = scenario_options(self._options, number, len(plan.chosen))
+        for part, expected in enumerate(scenario.ends):
+            job = ScenarioJob(
+                scenario=scenario.name,
+                part=part,
+                folder=absolute(self._run),
+                workload=str(self._workload),
+                device=self._options.device,
+                shapes=self._options.shapes,
+                shape=self._shapes[0],
+                method=self._method,
+                seed=self._options.seed,
+            )
+            process = spares.take(job)
+            if scenario is not plan.chosen[-1]:  # nothing is imported beside the last one, which is timed
+                spares.prepare()
+            stage = scenario_stage(scenario.name)
+            result = work(job, self._run, stage, self._workload, options, process)
+            self._run.append(result.end)
+            if result.end.outcome != expected:
+                return
+
     def write_end(self) -> None:
         """Log how far the ladder held."""
         evidence = collect_evidence(self._run)
@@ -107,8 +155,9 @@ class _Climb:
         return last.status is GateStatus.FAIL and bool(RUNGS[last.number - 1].bound_to)
 
     def _goes_on_after(self, number: int) -> bool:
-        if number >= self._options.rungs:
-            return False
+        return number < self._options.rungs and self._held(number)
+
+    def _held(self, number: int) -> bool:
         ended = judge_rung(number, collect_evidence(self._run), self._policy)
         return ended.status is GateStatus.PASS
 

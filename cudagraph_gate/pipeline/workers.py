@@ -10,6 +10,7 @@ from cudagraph_gate.errors import UsageError, WorkloadError
 from cudagraph_gate.evidence import Run
 from cudagraph_gate.pilot.jobs import Job, ScriptJob
 from cudagraph_gate.pilot.worker import WorkerResult, run_worker
+from cudagraph_gate.pilot.worker_process import WorkerProcess
 from cudagraph_gate.pipeline.options import Options
 from cudagraph_gate.records import WorkerEnd
 from cudagraph_gate.workload import is_module_workload
@@ -18,7 +19,9 @@ BUG_FILE: Final = "internal-error.txt"
 TRACE_SUFFIXES: Final = (".json", ".json.gz", ".sqlite", ".nsys-rep", ".qdrep")
 
 
-def work(job: Job, run: Run, stage: str, workload: Path, options: Options) -> WorkerResult:
+def work(
+    job: Job, run: Run, stage: str, workload: Path, options: Options, process: WorkerProcess | None = None
+) -> WorkerResult:
     """Run a job in its worker; the traceback of a bug of ours is kept in the run folder."""
     result = run_worker(
         job,
@@ -27,6 +30,7 @@ def work(job: Job, run: Run, stage: str, workload: Path, options: Options) -> Wo
         limit_s=options.limit_s,
         on_progress=options.on_progress,
         saves_when_interrupted=isinstance(job, ScriptJob),
+        process=process,
     )
     if result.bug:
         (run.folder / BUG_FILE).write_text(result.bug)

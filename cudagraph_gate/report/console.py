@@ -10,6 +10,7 @@ from rich.text import Text
 
 from cudagraph_gate.gates.check import ending
 from cudagraph_gate.gates.environment import stale_text
+from cudagraph_gate.gates.explicit import explicit_note
 from cudagraph_gate.gates.latency import PathComparison, QuantilePair, compare_paths
 from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, view_trial
 from cudagraph_gate.gates.wording import duration, percent
@@ -24,6 +25,8 @@ from cudagraph_gate.report.console_pieces import (
     table_of,
 )
 from cudagraph_gate.report.console_rungs import print_ladder, print_shapes
+from cudagraph_gate.report.console_scenarios import print_scenarios
+from cudagraph_gate.report.console_whole_request import print_whole_request
 from cudagraph_gate.report.graph_map import print_graph_map
 
 _VERDICT_STYLE: Final = {
@@ -48,13 +51,21 @@ def print_trial(console: Console, evidence: Evidence, *, said_simulated: bool = 
     for shape in shapes:
         _print_shape(console, shape)
         if shape.shape in trial.explicit:
-            _print_shape(console, trial.explicit[shape.shape])
+            _print_explicit(console, trial.explicit[shape.shape])
     print_ladder(console, trial)
+    print_scenarios(console, evidence, trial)
     print_shapes(console, evidence)
     if trial.target is not None:
         _print_prediction_error(console, evidence, trial.target)
     for note in trial.noticed:
         line(console, f"noticed: {note}")
+
+
+def _print_explicit(console: Console, explicit: ShapeTrial) -> None:
+    """The graph of ``build_explicit`` beside the captured one, and what is wrong with it."""
+    _print_shape(console, explicit)
+    if note := explicit_note(explicit):
+        line(console, note, "red")
 
 
 def _print_prediction_error(console: Console, evidence: Evidence, target: ShapeTrial) -> None:
@@ -87,6 +98,7 @@ def _print_shape(console: Console, shape: ShapeTrial) -> None:
         line(console, text, "" if equal else "red")
     if shape.completed:
         _print_latency(console, f"latency, {name}", compare_paths(shape))
+        print_whole_request(console, shape)
     for text in path_idle_lines(shape):
         line(console, text)
     for finding in shape.findings:

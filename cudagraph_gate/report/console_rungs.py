@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Console
 from rich.text import Text
 
-from cudagraph_gate.gates.concurrency import measured_concurrency
-from cudagraph_gate.gates.instances import measured_instances
+from cudagraph_gate.gates.concurrency import measured_concurrency, view_concurrency
+from cudagraph_gate.gates.instances import measured_instances, view_instances
 from cudagraph_gate.gates.latency import rung_gains
 from cudagraph_gate.gates.measured import shape_costs
 from cudagraph_gate.gates.memory import Growth, judge_series
 from cudagraph_gate.gates.policy import MAX_SHAPES_MEMORY_BYTES
-from cudagraph_gate.gates.shape_choice import choose_buckets, choose_shapes, paddings
+from cudagraph_gate.gates.shape_choice import ShapeCost, choose_buckets, choose_shapes, paddings
 from cudagraph_gate.gates.traffic import PathLoad, judged_level, view_traffic
 from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, TrialView
 from cudagraph_gate.gates.wording import percent, size
@@ -85,12 +85,12 @@ def _gain(trial: TrialView, number: int) -> float | None:
 
 
 def _instances_gain(rung: ShapeTrial) -> float | None:
-    faster = measured_instances(rung.records, rung.shape).get("speed_up")
+    faster = measured_instances(view_instances(rung.records, rung.shape)).get("speed_up")
     return 1 - 1 / faster if isinstance(faster, float) else None
 
 
 def _concurrency_gain(rung: ShapeTrial) -> float | None:
-    median = measured_concurrency(rung.records, rung.shape).get("p50")
+    median = measured_concurrency(view_concurrency(rung.records, rung.shape)).get("p50")
     return 1 - float(median["ratio"]) if isinstance(median, dict) else None
 
 
@@ -112,9 +112,10 @@ def rung_lines(trial: TrialView) -> Iterator[str]:
     """What rungs 4 and 5 measured, in a sentence each."""
     instances, together = trial.rungs.get(Phase.INSTANCES), trial.rungs.get(Phase.CONCURRENCY)
     if instances is not None:
-        yield from instance_lines(measured_instances(instances.records, instances.shape))
+        yield from instance_lines(measured_instances(view_instances(instances.records, instances.shape)))
     if together is not None:
-        yield from concurrency_lines(measured_concurrency(together.records, together.shape))
+        seen = view_concurrency(together.records, together.shape)
+        yield from concurrency_lines(measured_concurrency(seen))
 
 
 def instance_lines(measured: Mapping[str, Any]) -> Iterator[str]:
@@ -195,9 +196,13 @@ def print_shapes(console: Console, evidence: Evidence) -> None:
     costs = shape_costs(evidence)
     if len(costs) < 2:
         return
-    budget = MAX_SHAPES_MEMORY_BYTES
-    chosen = choose_shapes(costs, budget)
-    console.print(shapes_table(costs, chosen))
-    line(console, choice_note(chosen, budget))
-    for note in padding_notes(choose_buckets(costs, budget), paddings(costs), budget):
+    console.print(shapes_table(costs, choose_shapes(costs, MAX_SHAPES_MEMORY_BYTES)))
+    for note in shapes_notes(costs):
         line(console, note)
+
+
+def shapes_notes(costs: Sequence[ShapeCost]) -> list[str]:
+    """Which shapes to capture, without padding and with it, within the default budget."""
+    budget = MAX_SHAPES_MEMORY_BYTES
+    padded = padding_notes(choose_buckets(costs, budget), paddings(costs), budget)
+    return [choice_note(choose_shapes(costs, budget), budget), *padded]

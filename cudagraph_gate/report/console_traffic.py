@@ -14,7 +14,9 @@ from cudagraph_gate.model import Measured, NotMeasured
 from cudagraph_gate.records import PathName
 from cudagraph_gate.report.console_pieces import add_row, table_of
 
+TRAFFIC_TITLE: Final = "latency under the request mix, queueing included"
 TRAFFIC_HEAD: Final = ("load", "path", "P50", "P95", "P99", "busy")
+SHAPES_TITLE: Final = "gain by shape, per average request of the mix"
 SHAPES_HEAD: Final = ("shape", "requests", "normal", "graph", "gain", "memory", "capture")
 NAMED_SHAPES: Final = 6
 """Shapes named in a sentence."""
@@ -24,13 +26,25 @@ NAMED_PADDINGS: Final = 3
 _PATHS: Final[tuple[PathName, ...]] = ("normal", "graph")
 
 
+def traffic_rows(traffic: Traffic) -> list[tuple[str, ...]]:
+    """Latency with queueing of both paths at each load level, as ``TRAFFIC_HEAD`` names the columns.
+
+    Two rows a level, the first of which names it; what is saturated says so.
+    """
+    return [
+        (_load(level) if path == "normal" else "", path, *_load_cells(load))
+        for level in traffic.levels
+        for path, load in zip(_PATHS, (level.normal, level.graph), strict=True)
+    ]
+
+
 def traffic_table(traffic: Traffic) -> Table:
-    """Latency with queueing of both paths at each load level; what is saturated says so."""
-    table = table_of("latency under the request mix, queueing included", TRAFFIC_HEAD, right=(2, 3, 4, 5))
-    for level in traffic.levels:
-        for path, load in zip(_PATHS, (level.normal, level.graph), strict=True):
-            add_row(table, _load(level) if path == "normal" else "", path, *_load_cells(load))
-        table.add_section()
+    """The rows with a line under each level."""
+    table = table_of(TRAFFIC_TITLE, TRAFFIC_HEAD, right=(2, 3, 4, 5))
+    for row in traffic_rows(traffic):
+        add_row(table, *row)
+        if row[1] == _PATHS[-1]:
+            table.add_section()
     return table
 
 
@@ -65,12 +79,13 @@ def traffic_notes(traffic: Traffic) -> list[str]:
     return notes
 
 
-def shapes_table(costs: Sequence[ShapeCost], choice: Choice) -> Table:
-    """What each shape gains per average request of the mix, and which of them to capture."""
-    table = table_of("gain by shape, per average request of the mix", SHAPES_HEAD, right=(1, 2, 3, 4, 5))
-    for cost in sorted(costs, key=lambda cost: cost.gain_ns, reverse=True):
-        add_row(
-            table,
+def shapes_rows(costs: Sequence[ShapeCost], choice: Choice) -> list[tuple[str, ...]]:
+    """What each shape gains per average request of the mix, the most first, and whether to capture it.
+
+    As ``SHAPES_HEAD`` names the columns.
+    """
+    return [
+        (
             cost.name,
             percent(cost.share),
             duration(cost.normal_ns),
@@ -79,6 +94,15 @@ def shapes_table(costs: Sequence[ShapeCost], choice: Choice) -> Table:
             size(cost.nbytes),
             "yes" if cost.name in choice.shapes else "no",
         )
+        for cost in sorted(costs, key=lambda cost: cost.gain_ns, reverse=True)
+    ]
+
+
+def shapes_table(costs: Sequence[ShapeCost], choice: Choice) -> Table:
+    """The rows as a table."""
+    table = table_of(SHAPES_TITLE, SHAPES_HEAD, right=(1, 2, 3, 4, 5))
+    for row in shapes_rows(costs, choice):
+        add_row(table, *row)
     return table
 
 

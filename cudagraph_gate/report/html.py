@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from cudagraph_gate.gates.environment import stale_text
+from cudagraph_gate.gates.explicit import explicit_note
 from cudagraph_gate.gates.latency import compare_paths
 from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, view_trial
 from cudagraph_gate.gates.wording import duration, percent
@@ -32,7 +33,8 @@ from cudagraph_gate.report.graph_map import (
 )
 from cudagraph_gate.report.html_diagnosis import diagnosis_parts
 from cudagraph_gate.report.html_pieces import WIDTH, escaped, rows_of, table_of
-from cudagraph_gate.report.html_rungs import ladder_parts
+from cudagraph_gate.report.html_rungs import ladder_parts, shapes_parts
+from cudagraph_gate.report.html_scenarios import scenario_parts
 
 LEFT: Final = 60
 """Where the axis starts: the paths' names stand before it."""
@@ -76,6 +78,8 @@ def render_html(evidence: Evidence, verdict: Verdict) -> str:
         *diagnosis_parts(evidence),
         *_shapes(evidence),
         *ladder_parts(view_trial(evidence)),
+        *scenario_parts(evidence, view_trial(evidence)),
+        *shapes_parts(evidence),
         _environment(verdict.fingerprint),
     ]
     return (
@@ -123,10 +127,12 @@ def _shapes(evidence: Evidence) -> Iterable[str]:
     trial = view_trial(evidence)
     shapes = ([trial.target] if trial.target else []) + list(trial.others)
     for shape in shapes:
-        beside = [trial.explicit[shape.shape]] if shape.shape in trial.explicit else []
-        for tried in (shape, *beside):
+        explicit = trial.explicit.get(shape.shape)
+        for tried in (shape,) if explicit is None else (shape, explicit):
             yield _latency(tried)
             yield from _found(tried)
+        if explicit is not None and (note := explicit_note(explicit)):
+            yield f'<p class="fail">{escape(note)}</p>'
 
 
 def _found(shape: ShapeTrial) -> Iterable[str]:

@@ -15,9 +15,10 @@ from cudagraph_gate.workload.calls import (
     user_error,
     user_frame,
 )
-from cudagraph_gate.workload.contract import Workload, unused_parts
+from cudagraph_gate.workload.contract import Workload
 from cudagraph_gate.workload.loading import is_module_workload, load_workload
 from cudagraph_gate.workload.shapes import Mix, mix_of, read_mix, select_shapes
+from cudagraph_gate.workload.version import model_version
 
 __all__ = [
     "Mix",
@@ -29,10 +30,10 @@ __all__ = [
     "is_module_workload",
     "load_workload",
     "mix_of",
+    "model_version",
     "name_inputs",
     "read_mix",
     "select_shapes",
-    "unused_parts",
     "user_error",
     "user_frame",
 ]

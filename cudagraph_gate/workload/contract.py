@@ -38,11 +38,6 @@ _PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _REQUIRED: Final = ("build", "inputs")
 
-_UNUSED: Final[Mapping[str, tuple[str, str]]] = {
-    "request": ("request", "the step is timed, not the whole request around it"),
-    "version": ("version", "the trial keeps no graph from one model version to the next"),
-}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
@@ -95,15 +90,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, names, n=1, cutoff=NEAR)
     every = f"known: {', '.join(names)}" if names else "there are none"
     return f"did you mean {near[0]}? {every}" if near else every
-
-
-def unused_parts(workload: Workload) -> tuple[str, ...]:
-    """One sentence for each declared part that the trial does not use."""
-    return tuple(
-        f"declared `{declared}`: kept, not tried yet: {why}"
-        for part, (declared, why) in _UNUSED.items()
-        if getattr(workload, part) is not None
-    )
 
 
 def workload_of(module: ModuleType, path: Path, sha256: str, lines: Mapping[str, int]) -> Workload:

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the sample workloads and those of docs/measurements/workloads one after the other, and keeps each verdict
-# as JSON. With names, only those. Usage, from the repository's root:
-#   docs/measurements/collect.sh OUTPUT_FOLDER [NAME...]
+# as JSON. With names, only those; OPTIONS are further options of cgate run, such as --quick. Usage, from the
+# repository's root:
+#   [OPTIONS=...] docs/measurements/collect.sh OUTPUT_FOLDER [NAME...]
 set -u
 out=${1:?usage: docs/measurements/collect.sh OUTPUT_FOLDER [NAME...]}
 shift
@@ -14,11 +15,14 @@ while read -r name workload; do
     path=${PYTHONPATH:-}
     [[ $name == numba_* ]] && path=$shim${path:+:$path}
     # shellcheck disable=SC2086  (a workload may stand with its shapes)
-    PYTHONPATH=$path ${CGATE:-cgate} run $workload --json > "$out/$name.json" 2> "$out/$name.log" < /dev/null
+    PYTHONPATH=$path ${CGATE:-cgate} run $workload ${OPTIONS:-} --json > "$out/$name.json" 2> "$out/$name.log" < /dev/null
     echo "$name: exit code $?"
 done <<LIST
 launch_bound_chain $samples/launch_bound_chain.py
 explicit_chain $samples/explicit_chain.py
+own_graph_chain $samples/own_graph_chain.py
+whole_request_chain $samples/whole_request_chain.py
+traffic_mix $samples/traffic_mix.py --shapes
 compute_bound_gemm $samples/compute_bound_gemm.py
 sync_inside $samples/sync_inside.py
 cuda_core_explicit $samples/cuda_core_explicit.py

@@ -8,6 +8,8 @@ ORDER = (
     "launch_bound_chain",
     "explicit_chain",
     "own_graph_chain",
+    "whole_request_chain",
+    "traffic_mix",
     "compute_bound_gemm",
     "sync_inside",
     "cuda_core_explicit",
@@ -25,9 +27,6 @@ ORDER = (
     "mlp64",
     "torch_resnet50_b1",
     "gemm_8192",
-    "moe_nonzero",
-    "torch_gpt2_8x512",
-    "bert_32x512",
 )
 HEAD = (
     "sample",

@@ -121,7 +121,7 @@ def test_what_is_right_is_not_refused(tmp_path: Path, text: str) -> None:
     statuses = {entry["number"]: entry["status"] for entry in verdict["gates"]}
     assert [statuses[number] for number in (2, 3)] == ["pass", "pass"], reasons
     assert gate(verdict, 6)["measured"]["failed_comparisons"] == 0, reasons
-    assert gate(verdict, 6)["measured"]["compared_requests"] == 5
+    assert gate(verdict, 6)["measured"]["compared_requests"] == 7
 
 
 def test_a_data_dependent_size_is_refused_with_its_line_and_the_normal_path_intact(tmp_path: Path) -> None:

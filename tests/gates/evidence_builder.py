@@ -12,24 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
+from artefact_builder import KERNELS, MS, diagnosis, fingerprint, profile
 
 from cudagraph_gate.gates import Evidence
-from cudagraph_gate.model import (
-    Cause,
-    Counts,
-    DeviceIdle,
-    Diagnosis,
-    Distribution,
-    Fingerprint,
-    GateResult,
-    IdleInterval,
-    Launches,
-    NotMeasured,
-    Prediction,
-    ProfileTimes,
-    Requests,
-    Value,
-)
+from cudagraph_gate.model import Counts, GateResult, NotMeasured, Value
 from cudagraph_gate.records import (
     RUNG_PHASES,
     Block,
@@ -41,6 +27,7 @@ from cudagraph_gate.records import (
     MemorySeries,
     Method,
     NodeSet,
+    PathIdle,
     Phase,
     PhaseStarted,
     Record,
@@ -52,7 +39,6 @@ from cudagraph_gate.records import (
 
 Gate = Callable[..., GateResult]
 """The fixture ``gate``: a gate's number and changes to the evidence give its answer."""
-MS = 1_000_000
 COSTS = {
     Phase.CAPTURE: 2 * MS,
     Phase.INSTANTIATE: 1 * MS,
@@ -61,7 +47,8 @@ COSTS = {
     Phase.STEADY_REPLAY: 600_000,
     Phase.UPDATE: 100_000,
 }
-KERNELS = {"gemm": 4, "softmax": 2, "add": 1, "copy": 1}
+NOT_OF_A_SHAPE = {*RUNG_PHASES, Phase.WHOLE_REQUEST, Phase.SCENARIO}
+"""Phases that a shape's trial without a ``request`` has not."""
 FINISHED = WorkerEnd(stage="pilot", outcome="finished", exit_code=0)
 BLOCKS = 6
 REQUESTS = 21
@@ -145,7 +132,7 @@ def shape_records(
             memory(Phase.STEADY_REPLAY, after, shape=shape),
         ]
     return (
-        *(PhaseStarted(shape=shape, phase=phase) for phase in Phase if phase not in RUNG_PHASES),
+        *(PhaseStarted(shape=shape, phase=phase) for phase in Phase if phase not in NOT_OF_A_SHAPE),
         *(Cost(shape=shape, phase=phase, elapsed=elapsed) for phase, elapsed in costs.items()),
         *memory_points,
         nodes or node_set(shape=shape),
@@ -163,18 +150,41 @@ def started(*shapes: str, **change: Any) -> TrialStarted:
     return TrialStarted(shapes=names, shape_values=dict.fromkeys(names, "(1, 128)"), **(given | change))
 
 
+def own_records(shape: str = "b1", *, busy_ns: int = 500_000, **change: Any) -> tuple[Record, ...]:
+    """The log of a path of the workload's own: every request launches one graph and runs ``busy_ns`` of work.
+
+    The normal path's takes 0.5 ms.
+    """
+    recorded = [
+        PathIdle(
+            shape=shape,
+            path=path,
+            requests=10,
+            window_ns=10 * MS,
+            busy_ns=10 * each_ns,
+            operations=80,
+            graph_launches=launches,
+        )
+        for path, each_ns, launches in (("normal", MS // 2, 0), ("graph", busy_ns, 10))
+    ]
+    log = shape_records(shape, more=(*recorded, *change.pop("more", ())), **change)
+    return tuple(changed(record, method="own") for record in log)
+
+
 # --- the later rungs ------------------------------------------------------------------------------
 
 
-def instance_run(shape: str = "b1", **change: Any) -> InstanceRun:
-    """Rung 4 holds: four instances that agree."""
+def instance_run(shape: str = "b1", *, graph_ns: int = 2_400_000, **change: Any) -> InstanceRun:
+    """Rung 4 holds: four instances that agree, ten blocks of rounds of each path."""
     given = {
         "count": 4,
         "requests": 6,
         "wrong": 0,
         "bytes_per_instance": 64 << 20,
         "normal_ns": 4 * MS,
-        "graph_ns": 2_400_000,
+        "graph_ns": graph_ns,
+        "normal_blocks_ns": (4 * MS,) * 10,
+        "graph_blocks_ns": (graph_ns,) * 10,
     }
     return InstanceRun(shape=shape, **(given | change))
 
@@ -291,129 +301,6 @@ def trial(
         mix = shapes if change.get("traffic") else ()
         rungs = rung_records(shapes[0], method="own" if own else "capture", mix=mix)
     return (started(*shapes, **change), *records, FINISHED, *rungs)
-
-
-def fingerprint(*, simulated: bool = False, without: tuple[str, ...] = (), **change: Any) -> Fingerprint:
-    """A complete environment."""
-    software = {"python": "3.12", "cgate": "0.1.0", "workload_sha256": "ab" * 32, "shapes": ("b1=1x128",)}
-    gpu = {
-        "gpu_name": "NVIDIA H200",
-        "gpu_uuid": "GPU-1",
-        "compute_capability": "9.0",
-        "driver_version": "580.95",
-        "cuda_driver": "13.0",
-    }
-    identity = software if simulated else software | gpu
-    identity = {name: value for name, value in identity.items() if name not in without}
-    given = {"identity": identity, "conditions": {"gpu_clock_mhz": 1980}, "missing": {}}
-    return Fingerprint(simulated=simulated, digest="d" * 64, **(given | change))
-
-
-def distribution(p50_ns: int) -> Distribution:
-    """A narrow distribution."""
-    return Distribution(count=100, p50=p50_ns, p95=p50_ns, p99=p50_ns, minimum=p50_ns, maximum=p50_ns)
-
-
-def prediction(**change: Any) -> Prediction:
-    """Gain 40 %, from 38 % to 42 %."""
-    given = {
-        "normal_ns": 1 * MS,
-        "replay_ns": 570_000,
-        "replay_low_ns": 550_000,
-        "replay_high_ns": 590_000,
-        "copy_in_ns": 20_000,
-        "request_ns": 600_000,
-        "gain": 0.4,
-        "upper_bound_ns": 450_000,
-        "assumptions": (),
-    }
-    return Prediction(**(given | change))
-
-
-def requests(**change: Any) -> Requests:
-    """Stable requests that keep the GPU busy for 0.5 ms."""
-    given = {
-        "count": 20,
-        "wall": distribution(1_100_000),
-        "busy_ns": 500_000,
-        "operations": 8,
-        "submissions": 8,
-        "blocking_calls": 1,
-        "kernels": KERNELS,
-        "stable": True,
-        "unstable_share": 0.0,
-        "submission_idle_ns": 450_000,
-    }
-    return Requests(**(given | change))
-
-
-def device_idle(**change: Any) -> DeviceIdle:
-    """A window of 20 ms: half busy, the rest idle for four causes."""
-    causes = {
-        Cause.HOST_WORK: 6 * MS,
-        Cause.HOST_API: 2 * MS,
-        Cause.LAUNCH_LATENCY: 1 * MS,
-        Cause.SYNC: 1 * MS,
-    }
-    longest = IdleInterval(
-        start_ns=3 * MS,
-        duration_ns=MS // 2,
-        cause=Cause.HOST_WORK,
-        next_operation="gemm",
-        host_call="cuLaunchKernel",
-        range_name="step",
-    )
-    given = {
-        "process": 1,
-        "device": 0,
-        "window_ns": 20 * MS,
-        "busy_ns": 10 * MS,
-        "sum_ns": 10 * MS,
-        "compute_ns": 9 * MS,
-        "copy_ns": 1 * MS,
-        "idle_ns": 10 * MS,
-        "causes": causes,
-        "operations": 160,
-        "streams": 1,
-        "top_idle": (longest,),
-    }
-    return DeviceIdle(**(given | change))
-
-
-def diagnosis(**change: Any) -> Diagnosis:
-    """Measured idle, stable requests, a predicted gain of 40 %."""
-    given = {
-        "source": "cupti 13.0",
-        "level": "full",
-        "simulated": False,
-        "resolution_ns": 1,
-        "problems": (),
-        "devices": (device_idle(),),
-        "launches": Launches(
-            submissions=160, graph_launches=0, submission_gap=distribution(40_000), tklqt_ns=MS
-        ),
-        "ranges": (),
-        "requests": requests(),
-        "prediction": prediction(),
-        "conclusion": "The GPU waits for submission half of the time.",
-    }
-    return Diagnosis(**(given | change))
-
-
-def profile(**change: Any) -> ProfileTimes:
-    """Times without the recorder."""
-    given = {
-        "shape": "b1",
-        "shape_value": "(1, 128)",
-        "cold_ns": 90 * MS,
-        "latency": distribution(1 * MS),
-        "cpu_ns": 100_000,
-        "recorded_latency": distribution(1_100_000),
-        "copy_in_ns": 20_000,
-        "input_bytes": {"tokens": 4096, "mask": 1 << 20},
-        "iterations": 100,
-    }
-    return ProfileTimes(**(given | change))
 
 
 def passing(**change: Any) -> Evidence:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from artefact_builder import diagnosis, requests
 from evidence_builder import (
     MS,
     Gate,
     changed,
     compared,
-    diagnosis,
     memory,
     not_measured,
     passing,
-    requests,
     shape_records,
     spread,
     timed,
@@ -337,14 +336,3 @@ def test_an_own_graph_path_that_was_tried_is_judged(gate: Gate):
     result = gate(6, records=trial(tuple(own)))
     assert result.status is GateStatus.PASS
     assert result.measured["copy_in_ns"]["reason"] == "the copy was not timed"
-
-
-def test_a_workload_whose_own_graph_path_was_left_out_is_unknown(gate: Gate):
-    noticed = trial(noticed=("build_graphed is not tried by this version",))
-    finding = Finding(
-        shape="b1", phase=Phase.TIMING, code=Reason.NO_GRAPH_USED, message="own path", blocks=False
-    )
-    for records in (noticed, log(more=[finding])):
-        result = gate(6, records=records)
-        assert (result.status, result.code) == (GateStatus.UNKNOWN, Reason.NO_GRAPH_USED)
-        assert "the workload brings its own graph path" in result.reason

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudagraph_gate.gates.concurrency import concurrency_check, measured_concurrency
+from cudagraph_gate.gates.concurrency import concurrency_check, measured_concurrency, view_concurrency
 from cudagraph_gate.gates.policy import Policy
 from cudagraph_gate.model import GateStatus, NotMeasured, Reason
 from cudagraph_gate.records import ConcurrentRun, Record
@@ -45,7 +45,7 @@ def log(
 
 
 def judged(records: list[Record] | list[ConcurrentRun]) -> tuple[GateStatus, Reason | None, str]:
-    check = concurrency_check(records, "b1", Policy())
+    check = concurrency_check(view_concurrency(records, "b1"), "b1", Policy())
     return check.status, check.code, check.sentence
 
 
@@ -120,7 +120,7 @@ def test_slower_graphs_never_get_a_better_answer(graph_ns: int, swing: float) ->
 def test_without_blocks_nothing_was_tried() -> None:
     for records in ([], [block("graph", 0, 1_000, shape="b8")]):
         assert judged(records)[:2] == (GateStatus.UNKNOWN, Reason.NOT_TRIED)
-    assert measured_concurrency([], "b1") == {}
+    assert measured_concurrency(view_concurrency([], "b1")) == {}
 
 
 def test_few_blocks_are_undecided() -> None:
@@ -178,7 +178,7 @@ def test_a_thread_that_fails_decides_by_its_path(path: str, status: GateStatus, 
 
 
 def test_figures_for_the_report() -> None:
-    measured = measured_concurrency(log(), "b1")
+    measured = measured_concurrency(view_concurrency(log(), "b1"))
     assert measured["threads"] == 4
     assert (measured["normal_wrong_requests"], measured["graph_wrong_requests"]) == (0, 0)
     assert measured["throughput_ratio"] == pytest.approx(2.5)
@@ -187,7 +187,7 @@ def test_figures_for_the_report() -> None:
 
 
 def test_figures_of_few_blocks_say_why_there_are_none() -> None:
-    measured = measured_concurrency(log(blocks=1), "b1")
+    measured = measured_concurrency(view_concurrency(log(blocks=1), "b1"))
     assert measured["throughput_ratio"] == NotMeasured(
         reason="1 concurrent blocks of the normal path, 4 are needed"
     )

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from evidence_builder import Gate, fingerprint, passing
+from artefact_builder import fingerprint
+from evidence_builder import (
+    Gate,
+    passing,
+)
 
 from cudagraph_gate.gates import Policy, judge
 from cudagraph_gate.model import GateStatus, Reason

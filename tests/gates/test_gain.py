@@ -1,86 +1,172 @@
-"""Gate 1: measured submission gaps and a predicted gain that is worth it."""
+"""The rule for a gain: beyond its interval, the noise and the minimum, and never otherwise."""
 
 from __future__ import annotations
 
 import pytest
-from evidence_builder import Gate, device_idle, diagnosis, not_measured, prediction, profile
+from hypothesis import given
+from hypothesis import strategies as st
 
-from cudagraph_gate.gates import Policy
-from cudagraph_gate.model import Diagnosis, GateStatus, Reason
+from cudagraph_gate.gates.gain import GainAnswer, gain_check, judge_gain, tail_check
+from cudagraph_gate.gates.latency import QuantilePair, pair_of
+from cudagraph_gate.gates.policy import Policy
+from cudagraph_gate.model import GateStatus, NotMeasured, Reason
+from cudagraph_gate.stats import NoiseFloor, QuantileRatio
 
-
-def predicted(**change: object) -> Diagnosis:
-    return diagnosis(prediction=prediction(**change))
-
-
-def test_a_gain_above_the_minimum_at_its_pessimistic_end_passes(gate: Gate):
-    result = gate(1)
-    assert (result.number, result.name, result.status, result.code) == (1, "evidence", GateStatus.PASS, None)
-    assert result.measured["gain_low"] == pytest.approx(0.38)
-    assert result.measured["gain_high"] == pytest.approx(0.42)
-    assert result.measured["upper_bound_ns"] == 450_000
-    assert result.threshold == {"min_gain": 0.05}
-    assert result.evidence == ("diagnosis.json", "profile.json")
+QUIET = NoiseFloor(0.0, 0.0)
 
 
-def test_a_gain_below_the_minimum_at_its_optimistic_end_fails(gate: Gate):
-    slow = predicted(replay_ns=950_000, replay_low_ns=945_000, replay_high_ns=960_000, request_ns=980_000)
-    result = gate(1, diagnosis=slow)
-    assert (result.status, result.code) == (GateStatus.FAIL, Reason.NO_GAIN)
-    assert result.reason == "predicted gain 1.0 % to 2.5 % of a request, not more than the minimum 5.0 %"
+def ratio(low: float, high: float) -> QuantileRatio:
+    return QuantileRatio((low + high) / 2, low, high)
 
 
-def test_a_minimum_inside_the_interval_is_unknown(gate: Gate):
-    result = gate(1, policy=Policy(min_gain=0.40))
-    assert (result.status, result.code) == (GateStatus.UNKNOWN, Reason.UNMEASURABLE)
+def pair(low: float, high: float, noise: float = 0.0) -> QuantilePair:
+    """A normal path of 1 ms."""
+    found = ratio(low, high)
+    return QuantilePair(1_000_000, round(1_000_000 * found.ratio), found, NoiseFloor(noise, noise))
 
 
-@pytest.mark.parametrize(("minimum", "status"), [(0.37, "pass"), (0.385, "unknown"), (0.43, "fail")])
-def test_the_ends_of_the_interval_decide(gate: Gate, minimum: float, status: str):
-    assert gate(1, policy=Policy(min_gain=minimum)).status == status
-
-
-def test_a_copy_that_takes_the_gain_away_is_named_with_its_biggest_input(gate: Gate):
-    # Replay 570 us plus 10 us of synchronising would gain 42 %; the copy of 400 us leaves 2 %.
-    result = gate(1, diagnosis=predicted(copy_in_ns=400_000, request_ns=980_000))
-    assert result.code is Reason.NO_GAIN
-    assert (
-        "copying the inputs into static buffers costs 400 µs, the biggest is mask (1.00 MiB)" in result.reason
-    )
-
-
-def test_the_copy_is_named_without_a_profile_too(gate: Gate):
-    costly = predicted(copy_in_ns=400_000, request_ns=980_000)
-    assert gate(1, diagnosis=costly, profile=None).reason.endswith("static buffers costs 400 µs")
-    assert "biggest" not in gate(1, diagnosis=costly, profile=profile(input_bytes={})).reason
-
-
-def test_a_small_copy_is_not_blamed(gate: Gate):
-    slow = predicted(replay_ns=950_000, replay_low_ns=950_000, replay_high_ns=950_000, request_ns=980_000)
-    assert "copying" not in gate(1, diagnosis=slow).reason
+# --- the rule -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("given", "reason"),
+    ("low", "high", "noise", "answer"),
     [
-        (None, "the run has no diagnosis"),
-        (diagnosis(devices=()), "no GPU operation was recorded"),
-        (
-            diagnosis(devices=(device_idle(idle_ns=not_measured("records were dropped")),)),
-            "records were dropped",
-        ),
-        (diagnosis(prediction=not_measured("no requests")), "no requests"),
-        (predicted(upper_bound_ns=not_measured("level light")), "level light"),
-        (predicted(normal_ns=0), "request time is zero"),
+        (0.60, 0.70, 0.00, GainAnswer.ENOUGH),
+        (0.60, 0.70, 0.29, GainAnswer.ENOUGH),
+        (0.60, 0.70, 0.31, GainAnswer.UNSURE),  # the noise reaches into the interval
+        (0.90, 0.94, 0.00, GainAnswer.ENOUGH),
+        (0.90, 0.96, 0.00, GainAnswer.UNSURE),
+        (0.90, 1.10, 0.00, GainAnswer.UNSURE),
+        (0.95, 0.99, 0.00, GainAnswer.UNSURE),
+        (0.96, 0.99, 0.00, GainAnswer.TOO_SMALL),
+        (1.01, 1.02, 0.00, GainAnswer.SLOWER),
+        (1.01, 1.02, 0.05, GainAnswer.TOO_SMALL),  # slower, but by no more than the noise
     ],
 )
-def test_what_was_not_measured_is_unknown_with_its_reason(gate: Gate, given: Diagnosis | None, reason: str):
-    result = gate(1, diagnosis=given)
-    assert (result.status, result.code) == (GateStatus.UNKNOWN, Reason.UNMEASURABLE)
-    assert reason in result.reason
+def test_the_interval_the_noise_and_the_minimum_decide(
+    low: float, high: float, noise: float, answer: GainAnswer
+) -> None:
+    assert judge_gain(ratio(low, high), NoiseFloor(noise, noise), 0.05) is answer
 
 
-def test_a_prediction_that_the_measured_idle_contradicts_is_unknown(gate: Gate):
-    result = gate(1, diagnosis=predicted(upper_bound_ns=40_000))
-    assert result.status is GateStatus.UNKNOWN
-    assert "allows 4.0 % at most" in result.reason
+shares = st.floats(0.01, 2.0)
+
+
+@given(shares, shares, st.floats(0, 1), st.floats(0, 1))
+def test_a_gain_inside_the_noise_or_below_the_minimum_is_never_one(
+    one: float, other: float, noise: float, minimum: float
+) -> None:
+    found = ratio(min(one, other), max(one, other))
+    if judge_gain(found, NoiseFloor(noise, noise), minimum) is GainAnswer.ENOUGH:
+        assert 1 - found.high > max(0.0, noise, minimum)
+
+
+BETTER = {"slower": 0, "too_small": 0, "unsure": 1, "enough": 2}
+
+
+@given(shares, shares, st.floats(0, 1), st.floats(0, 0.5), st.floats(0, 1))
+def test_a_slower_graph_never_gets_a_better_answer(
+    one: float, other: float, noise: float, slower: float, minimum: float
+) -> None:
+    low, high = min(one, other), max(one, other)
+    floor = NoiseFloor(noise, noise)
+    was, is_now = (judge_gain(ratio(low + by, high + by), floor, minimum) for by in (0.0, slower))
+    assert BETTER[is_now] <= BETTER[was]
+
+
+@given(shares, shares, st.floats(0, 1), st.floats(0, 1))
+def test_more_noise_never_makes_a_gain(one: float, other: float, noise: float, more: float) -> None:
+    found = ratio(min(one, other), max(one, other))
+    was, is_now = (judge_gain(found, NoiseFloor(each, each), 0.05) for each in (noise, noise + more))
+    assert (is_now is GainAnswer.ENOUGH) <= (was is GainAnswer.ENOUGH)
+
+
+# --- in words -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given_pair", "status", "code", "sentence"),
+    [
+        (
+            pair(0.5, 0.6),
+            GateStatus.PASS,
+            None,
+            "P50 1.00 ms normal, 550 µs graph, gain 45.0 % (40.0 % to 50.0 %)",
+        ),
+        (
+            pair(1.2, 1.4),
+            GateStatus.FAIL,
+            Reason.REGRESS,
+            "the graph is slower: P50 1.00 ms normal, 1.30 ms graph, gain -30.0 % (-40.0 % to -20.0 %)!0.0",
+        ),
+        (
+            pair(0.96, 1.0),
+            GateStatus.FAIL,
+            Reason.NO_GAIN,
+            "P50 1.00 ms normal, 980 µs graph, gain 2.0 % (0.0 % to 4.0 %), below the minimum 5.0 %!0.05",
+        ),
+        (
+            pair(0.8, 1.0),
+            GateStatus.UNKNOWN,
+            Reason.UNMEASURABLE,
+            "P50 1.00 ms normal, 900 µs graph, gain 10.0 % (0.0 % to 20.0 %): "
+            "not clearly beyond the minimum 5.0 %, later",
+        ),
+        (
+            pair(0.8, 0.8, noise=0.25),
+            GateStatus.UNKNOWN,
+            Reason.UNMEASURABLE,
+            "P50 1.00 ms normal, 800 µs graph, gain 20.0 % (20.0 % to 20.0 %): "
+            "not clearly beyond the noise floor 25.0 %, later",
+        ),
+    ],
+)
+def test_each_answer_has_its_sentence_and_code(
+    given_pair: QuantilePair, status: GateStatus, code: Reason | None, sentence: str
+) -> None:
+    found = gain_check("P50", given_pair, Policy(), cause=lambda gain: f"!{gain}", outlook=", later")
+    assert (found.status, found.code, found.sentence) == (status, code, sentence)
+
+
+@pytest.mark.parametrize(
+    ("given_pair", "status"),
+    [
+        (pair(0.9, 1.2), GateStatus.PASS),  # exactly the limit
+        (pair(1.04, 1.08), GateStatus.UNKNOWN),
+        (pair(1.06, 1.08), GateStatus.FAIL),
+        (pair(1.06, 1.08, noise=0.07), GateStatus.UNKNOWN),
+    ],
+)
+def test_a_tail_is_too_long_only_beyond_its_interval_and_noise(
+    given_pair: QuantilePair, status: GateStatus
+) -> None:
+    assert tail_check("P95", given_pair, Policy()).status is status
+
+
+# --- pairs from blocks ----------------------------------------------------------------------------
+
+
+def test_the_noise_is_that_of_the_normal_paths_halves() -> None:
+    normal = [(100,), (125,)] * 4
+    found = pair_of(normal, [(50,)] * 8, 0.5, paired=True)
+    assert isinstance(found, QuantilePair)
+    assert found.noise.upper == pytest.approx(0.25)  # 125 over 100
+    quiet = pair_of(normal, [(50,)] * 8, 0.5, paired=True, halves=(normal[:4], normal[4:]))
+    assert isinstance(quiet, QuantilePair)
+    assert quiet.noise.value == 0
+    assert quiet.ratio.ratio == pytest.approx(50 / 112.5)
+
+
+@pytest.mark.parametrize(
+    ("normal", "graph", "reason"),
+    [
+        ([(1,)] * 3, [(1,)] * 4, "3 blocks of the normal path, 4 are needed"),
+        ([(1,)] * 4, [], "0 blocks of the graph path, 4 are needed"),
+        ([(0,)] * 4, [(1,)] * 4, "a path takes no time: the clock is too coarse"),
+        ([(1,)] * 4, [(0,)] * 4, "a path takes no time: the clock is too coarse"),
+    ],
+)
+def test_too_little_gives_no_pair(
+    normal: list[tuple[int, ...]], graph: list[tuple[int, ...]], reason: str
+) -> None:
+    assert pair_of(normal, graph, 0.5) == NotMeasured(reason=reason)

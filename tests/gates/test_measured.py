@@ -6,6 +6,7 @@ from evidence_builder import passing, shape_records, started, trial
 from msgspec import structs
 
 from cudagraph_gate.gates import Evidence, Policy
+from cudagraph_gate.gates.judged_trial import JudgedTrial
 from cudagraph_gate.gates.measured import measured_ladder, measured_shapes, shape_costs
 from cudagraph_gate.records import Record
 
@@ -63,7 +64,13 @@ def test_one_shape_has_nothing_to_choose() -> None:
 
 def test_the_explicit_graph_stands_beside_the_captured_one() -> None:
     explicit = tuple(structs.replace(record, method="explicit") for record in shape_records(graph_ns=300_000))
-    found = measured_ladder(passing(records=trial(shape_records(), explicit)), Policy())
+    found = measured_ladder(JudgedTrial(passing(records=trial(shape_records(), explicit)), Policy()))
     assert found["explicit"] == {
-        "b1": {"nodes": 8, "explicit_ns": 300_000, "captured_ns": 600_000, "outputs_agree": True}
+        "b1": {
+            "nodes": 8,
+            "explicit_ns": 300_000,
+            "captured_ns": 600_000,
+            "outputs_agree": True,
+            "wrong": "",
+        }
     }

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from artefact_builder import diagnosis, requests
 from evidence_builder import (
     KERNELS,
     Gate,
     compared,
-    diagnosis,
     node_set,
     not_measured,
     passing,
-    requests,
     shape_records,
     started,
     trial,
 )
 
 from cudagraph_gate.gates import Policy, judge
-from cudagraph_gate.gates.gates import conditions
 from cudagraph_gate.model import Counts, GateStatus, Reason
 from cudagraph_gate.records import Finding, NormalPathProbe, Phase, PhaseStarted, Record, WorkerEnd
 
@@ -248,12 +246,12 @@ def test_kernels_instead_of_a_copy_are_another_code_path(gate: Gate):
     nodes = node_set(kernels=KERNELS | {"copy_kernel": 1}, normal_copies=Counts(by_name={"memcpy": 1}))
     records = trial(shape_records(nodes=nodes))
     assert gate(2, records=records).status is GateStatus.PASS
-    (condition,) = conditions(passing(records=records), Policy())
+    (condition,) = judge(passing(records=records), Policy()).conditions
     assert "another code path (without 1 of" in condition
 
 
 def test_few_requests_of_another_sequence_are_a_condition():
     rare = diagnosis(requests=requests(stable=False, unstable_share=0.04))
-    (condition,) = conditions(passing(diagnosis=rare), Policy())
+    (condition,) = judge(passing(diagnosis=rare), Policy()).conditions
     assert condition == "requests that run another sequence of operations (4.0 %) take the normal path"
-    assert conditions(passing(), Policy()) == ()
+    assert judge(passing(), Policy()).conditions == ()

@@ -69,7 +69,7 @@ def level_runs(
 
 
 def check(records: Sequence[Record]) -> Check:
-    return traffic_check(records, Policy())
+    return traffic_check(view_traffic(records), Policy())
 
 
 def viewed(records: Sequence[Record]) -> Traffic:
@@ -161,7 +161,7 @@ def test_a_better_graph_path_holds():
     assert found.status is GateStatus.PASS
     assert found.sentence == (
         "at 60.0 % of what the normal path can serve: P50 600 µs normal, 300 µs graph, "
-        "P95 600 µs and 300 µs, gain 50.0 %"
+        "gain 50.0 % (50.0 % to 50.0 %); P95 within limits"
     )
 
 
@@ -183,18 +183,41 @@ def test_the_median_decides_at_the_minimum_gain(graph_us: int, status: GateStatu
     ("slow_us", "status", "code"), [(629, GateStatus.PASS, None), (631, GateStatus.FAIL, Reason.REGRESS)]
 )
 def test_a_tail_beyond_its_limit_is_a_regression(slow_us: int, status: GateStatus, code: Reason | None):
-    services = [400 * US] * 45 + [slow_us * US] * 5
+    services = ([400 * US] * 8 + [slow_us * US] * 2) * 5
     graph = [run("graph", services) for _ in range(2)]
     found = check([*level_runs(600 * US, 0)[:2], *graph])
     assert (found.status, found.code) == (status, code)
 
 
 def test_a_gain_within_the_noise_is_undecided():
+    # The normal path's two runs differ by 40 %; the graph's requests take 13 % less than both together.
     normal = [run("normal", [service * US] * 50) for service in (500, 700)]
     graph = [run("graph", [520 * US] * 50) for _ in range(2)]
     found = check([*normal, *graph])
     assert (found.status, found.code) == (GateStatus.UNKNOWN, Reason.UNMEASURABLE)
-    assert "not clearly beyond the minimum, runs of one path differ by 16.7 %" in found.sentence
+    assert "gain 13.3 %" in found.sentence
+    assert "not clearly beyond the noise floor 40.0 %" in found.sentence
+
+
+def test_a_graph_path_whose_runs_differ_across_the_minimum_is_undecided():
+    normal = [run("normal", [600 * US] * 50) for _ in range(2)]
+    graph = [run("graph", [service * US] * 50) for service in (400, 590)]
+    found = check([*normal, *graph])
+    assert (found.status, found.code) == (GateStatus.UNKNOWN, Reason.UNMEASURABLE)
+    assert "(1.7 % to 33.3 %): not clearly beyond the minimum 5.0 %" in found.sentence
+
+
+def test_what_the_arrivals_do_to_both_paths_alike_is_no_noise():
+    # Every request of the second half takes three times as long, on both paths and in every run.
+    shape = [1] * 25 + [3] * 25
+    records = [
+        run(path, [each * factor * US for factor in shape])
+        for path, each in (("normal", 200), ("graph", 100))
+        for _ in range(2)
+    ]
+    found = check(records)
+    assert found.status is GateStatus.PASS
+    assert "gain 50.0 % (50.0 % to 50.0 %)" in found.sentence
 
 
 def test_a_noisy_tail_beyond_its_limit_is_undecided():
@@ -202,7 +225,45 @@ def test_a_noisy_tail_beyond_its_limit_is_undecided():
     graph = [run("graph", [300 * US] * 38 + [slow * US] * 12) for slow in (400, 900)]
     found = check([*normal, *graph])
     assert (found.status, found.code) == (GateStatus.UNKNOWN, Reason.UNMEASURABLE)
-    assert "P95 not clearly within its limit" in found.sentence
+    assert "P95 600 µs normal, 900 µs graph" in found.sentence
+    assert "not clearly within the limit 1.050" in found.sentence
+
+
+# --- few requests ---------------------------------------------------------------------------------
+
+
+def sparse(graph_ms: int, count: int, *, declared: bool = True) -> list[Record]:
+    """Requests of 100 ms every two seconds, as many in each of two runs of a path."""
+    services: tuple[tuple[PathName, int], ...] = (("normal", 100), ("graph", graph_ms))
+    return [
+        run(path, [service * MS] * count, gap_ns=2_000 * MS, level=0.05, declared=declared)
+        for path, service in services
+        for _ in range(2)
+    ]
+
+
+def test_a_rate_of_few_requests_says_how_long_the_runs_must_last():
+    found = check(sparse(50, 3))
+    assert (found.status, found.code) == (GateStatus.UNKNOWN, Reason.UNMEASURABLE)
+    assert found.sentence == (
+        "at the recorded rate (5.0 % of what the normal path can serve): P95 needs 20 requests per path, "
+        "there are 6: at 0.5 requests a second, 2 runs of each path must last 20.0 s; requests that are "
+        "sent closer together would be another load"
+    )
+    assert "another load" not in check(sparse(50, 3, declared=False)).sentence
+
+
+def test_few_requests_are_enough_to_refuse():
+    found = check(sparse(150, 3))
+    assert (found.status, found.code) == (GateStatus.FAIL, Reason.REGRESS)
+
+
+def test_a_rate_below_two_requests_a_second_is_decided_once_enough_were_measured():
+    assert check(sparse(50, 10)).status is GateStatus.PASS
+    assert check(sparse(50, 9)).status is GateStatus.UNKNOWN
+
+
+# --- which level decides --------------------------------------------------------------------------
 
 
 def test_the_highest_level_below_saturation_decides():
@@ -281,8 +342,10 @@ def test_two_equal_paths_have_no_gain(both: list[int]):
 
 def test_measured_values_are_plain():
     records = level_runs(800 * US, 400 * US, level=0.8) + level_runs(1_100 * US, 550 * US, level=1.1)
-    found = measured_traffic(records)
+    found = measured_traffic(view_traffic(records))
     assert found["judged_level"] == 0.8
+    interval = {"ratio": 0.5, "low": 0.5, "high": 0.5}
+    assert found["judged"]["p95"] == {"normal_ns": 800 * US, "graph_ns": 400 * US, **interval}
     assert found["saturates_at"] == {
         "normal": 1.1,
         "graph": {"type": "not_measured", "reason": "not up to level 1.10"},
@@ -292,6 +355,6 @@ def test_measured_values_are_plain():
 
 
 def test_nothing_measured_says_why():
-    assert measured_traffic([]) == {
+    assert measured_traffic(view_traffic([])) == {
         "traffic": {"type": "not_measured", "reason": "the request mix was not replayed"}
     }

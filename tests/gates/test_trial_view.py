@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from artefact_builder import diagnosis, fingerprint, profile
 from evidence_builder import (
     FINISHED,
     changed,
-    diagnosis,
-    fingerprint,
     passing,
-    profile,
     rung,
     rung_records,
     shape_records,

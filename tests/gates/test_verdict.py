@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from artefact_builder import diagnosis, fingerprint, requests
 from evidence_builder import (
     changed,
     compared,
-    diagnosis,
-    fingerprint,
     passing,
-    requests,
     shape_records,
     started,
     trial,

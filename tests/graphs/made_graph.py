@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cudagraph_gate.device.port import (
+    ArgumentWord,
     DeviceArray,
     ExecutableGraph,
     Graph,
@@ -26,6 +27,9 @@ class MadeGraph:
 
     def nodes(self) -> tuple[NodeInfo, ...]:
         return self._nodes
+
+    def arguments(self) -> tuple[tuple[ArgumentWord, ...], ...]:
+        return tuple(() for _node in self._nodes)
 
     def edges(self) -> tuple[tuple[int, int], ...]:
         return self._edges

@@ -1,4 +1,4 @@
-"""Small workloads for the simulated device, and their trials in real worker processes.
+"""Small workloads for the simulated device, and their trials: in this process, or in real worker processes.
 
 ``BASE`` is a workload that passes; what a test appends replaces its functions.
 """
@@ -14,8 +14,12 @@ from cudagraph_gate.errors import CgateError
 from cudagraph_gate.evidence import Run, create_run
 from cudagraph_gate.gates.trial_view import ShapeTrial, view_trial
 from cudagraph_gate.model import Reason
+from cudagraph_gate.pilot.jobs import TrialJob
+from cudagraph_gate.pilot.ladder import try_shape
 from cudagraph_gate.records import Comparison, Phase, RungEnded
 
+KERNEL_NS, LONG_KERNEL_NS = "2_000)", "20_000_000)"
+"""Times of a kernel in a workload's text: launch-bound, and so long that a graph gains nothing."""
 BASE = """\
 import ctypes, os, signal, sys, threading, time
 import numpy as np
@@ -70,6 +74,40 @@ def build(shape):
     return step
 """
 """Each build has a buffer of its own, so that several may run at once."""
+
+KILLABLE = (
+    OF_ITS_OWN
+    + """
+SHAPES = {"default": 1}
+TRAFFIC = {"default": 1.0}
+
+def request(step, shape, seed):
+    return step(*inputs(shape, seed)).to_host()
+
+def _kill(event, args):
+    # At the first write to the log after the phase's own line: in the middle of the phase, every time.
+    if event == "open" and str(args[0]).endswith("pilot.jsonl") and not busy:
+        busy.append(True)
+        text = open(args[0]).read() if os.path.exists(args[0]) else ""
+        busy.clear()
+        last = text.rstrip().rpartition("\\n")[2]
+        ends = tuple(f'"phase":"{phase}"}}' for phase in os.environ["KILL_PHASE"].split())
+        if last.endswith(ends) and '"phase_started"' in last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+busy = []
+if "KILL_PHASE" in os.environ:
+    sys.addaudithook(_kill)
+if "KILL_BEFORE" in os.environ:
+    sys.addaudithook(
+        lambda event, args: event == "os.rename"
+        and str(args[1]).endswith(os.environ["KILL_BEFORE"])
+        and os.kill(os.getpid(), signal.SIGKILL)
+    )
+"""
+)
+"""The same with a request mix and whole requests; it kills itself when it is told to: in a phase, or before a
+file is in place."""
 
 
 def write_workload(folder: Path, text: str = "", name: str = "model.py") -> Path:
@@ -132,6 +170,33 @@ def try_workload(
     error = None
     try:
         pipeline.pilot(run, chosen)
+    except CgateError as failure:
+        error = failure
+    shown = view_trial(pipeline.collect_evidence(run)).shapes
+    return Tried(path, run, error, dict(shown))
+
+
+class Silent:
+    """Nobody listens."""
+
+    def progress(self, text: str, phase: str = "", done: int = 0, total: int = 0) -> None:
+        """Not shown."""
+
+    def answer(self, **values: object) -> None:
+        """Not kept."""
+
+
+def try_here(folder: Path, text: str = "") -> Tried:
+    """Run the trial of a workload's first shape in this process: the same log but for the worker's end and
+    the rungs, in a fraction of the time. Kernels are long, so that a timed block has its fewest requests.
+    """
+    path = write_workload(folder, text)
+    path.write_text(path.read_text().replace(KERNEL_NS, LONG_KERNEL_NS))
+    run = create_run(str(path), "module", "simulated", root=folder / "runs")
+    job = TrialJob(folder=str(run.folder), workload=str(path), device="simulated", shapes=None, shape=None)
+    error = None
+    try:
+        try_shape(job, Silent())
     except CgateError as failure:
         error = failure
     shown = view_trial(pipeline.collect_evidence(run)).shapes

@@ -12,7 +12,7 @@ from rung_workloads import COUNTER, DEVICE_BOUND, MODULE_BUFFER, Rung, rung, sam
 from cudagraph_gate.device.simulated import Fault, SimulatedDevice
 from cudagraph_gate.errors import WorkloadError
 from cudagraph_gate.gates import Policy
-from cudagraph_gate.gates.concurrency import concurrency_check, measured_concurrency
+from cudagraph_gate.gates.concurrency import concurrency_check, measured_concurrency, view_concurrency
 from cudagraph_gate.model import GateStatus, Reason
 from cudagraph_gate.pilot.concurrency import (
     BLOCKS_PER_PATH,
@@ -35,7 +35,7 @@ def tried(folder: Path, text: str = "") -> Rung:
 
 
 def judged(found: Rung) -> tuple[GateStatus, Reason | None]:
-    check = concurrency_check(found.records(), "default", Policy())
+    check = concurrency_check(view_concurrency(found.records(), "default"), "default", Policy())
     return check.status, check.code
 
 
@@ -86,7 +86,7 @@ def test_the_cpu_time_of_all_threads_counts(chain: Rung) -> None:
 
 def test_the_gain_of_a_launch_bound_chain_is_still_there(chain: Rung) -> None:
     assert judged(chain) == (GateStatus.PASS, None)
-    measured = measured_concurrency(chain.records(), "default")
+    measured = measured_concurrency(view_concurrency(chain.records(), "default"))
     assert measured["throughput_ratio"] > 2
     assert measured["threads"] == THREADS
 
@@ -193,4 +193,5 @@ def test_threads_use_graphs_on_a_gpu(tmp_path: Path) -> None:
     assert len(runs) == 2 * BLOCKS_PER_PATH
     assert all((run.wrong, run.failure) == (0, "") for run in runs)
     assert all(isinstance(run.process_cpu_ns, int) and run.process_cpu_ns > 0 for run in runs)
-    assert measured_concurrency(found.records(), found.job.shape)["throughput_ratio"] > 1
+    view = view_concurrency(found.records(), found.job.shape)
+    assert measured_concurrency(view)["throughput_ratio"] > 1

@@ -12,6 +12,7 @@ import pytest
 from opened_sessions import Opened, opened
 
 from cudagraph_gate.adapters.cuda_core import ArrayAdapter
+from cudagraph_gate.errors import WorkloadError
 from cudagraph_gate.pilot import correctness
 from cudagraph_gate.pilot.comparing import compare_values
 from cudagraph_gate.pilot.correctness import INPUT_OFFSET_BYTES, TRAJECTORY_REQUESTS, Step
@@ -138,6 +139,40 @@ def test_more_requests_follow_the_usual_ones(tmp_path: Path) -> None:
     assert expected.start.requests[-1] is extreme
     (last,) = expected.normal.moments[-1].outputs.values()
     np.testing.assert_allclose(last, extreme[0].to_host() + 6, rtol=1e-6)
+
+
+SEEN = """
+        SEEN = []
+        def between(i):
+            SEEN.append(i)
+
+        def state():
+            return {"work": work}
+        """
+
+
+def test_between_counts_from_nought_in_each_trajectory_of_either_path(tmp_path: Path) -> None:
+    workload = opened(tmp_path, SEEN)
+    assert all(found.equal for found in compared(workload, workload.session.call))
+    assert list(range(TRAJECTORY_REQUESTS)) * 4 == workload.session.workload.module.SEEN
+
+
+def test_a_request_by_itself_is_followed_by_nothing(tmp_path: Path) -> None:
+    workload = opened(tmp_path, SEEN)
+    session = workload.session
+    start = correctness.expect(session, session.input_sets(1)).start
+    before = session.workload.module.SEEN[:]
+    alone = correctness.follow(session, session.call, start, alone=True)
+    assert len(alone.moments) == TRAJECTORY_REQUESTS
+    assert alone.final_state == {}
+    assert before == session.workload.module.SEEN
+
+
+def test_a_failing_between_is_placed_in_the_users_file(tmp_path: Path) -> None:
+    workload = opened(tmp_path, "def between(i):\n    1 / (i - 2)\n")
+    with pytest.raises(WorkloadError, match=r"between\(2\) raised ZeroDivisionError") as caught:
+        correctness.expect(workload.session, workload.session.input_sets(1))
+    assert caught.value.where == workload.place("1 / (i - 2)")
 
 
 # --- noise --------------------------------------------------------------------------------------------

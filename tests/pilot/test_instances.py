@@ -12,10 +12,11 @@ from cudagraph_gate.device import DeviceChoice
 from cudagraph_gate.device.simulated import Fault, SimulatedDevice
 from cudagraph_gate.errors import WorkloadError
 from cudagraph_gate.gates import Policy
-from cudagraph_gate.gates.instances import instances_check
+from cudagraph_gate.gates.check import Check
+from cudagraph_gate.gates.instances import instances_check, view_instances
 from cudagraph_gate.model import GateStatus, NotMeasured, Reason
 from cudagraph_gate.pilot.instance_set import INSTANCES, TURNS, Arrangement, prepare
-from cudagraph_gate.pilot.instances import too_noisy, try_instances
+from cudagraph_gate.pilot.instances import ROUND_BLOCKS, block_medians_ns, median_ns, try_instances
 from cudagraph_gate.records import Finding, InstanceRun, Phase, PhaseStarted
 
 REQUESTS = TURNS * 5
@@ -28,8 +29,12 @@ def tried(folder: Path, text: str = "") -> tuple[Rung, InstanceRun]:
     return found, run
 
 
+def judged(found: Rung) -> Check:
+    return instances_check(view_instances(found.records(), "default"), "default", Policy())
+
+
 def status(found: Rung) -> GateStatus:
-    return instances_check(found.records(), "default", Policy()).status
+    return judged(found).status
 
 
 # --- what is shared -------------------------------------------------------------------------------
@@ -76,9 +81,10 @@ def test_a_buffer_that_all_builds_share_gives_wrong_outputs(tmp_path: Path) -> N
     assert run.wrong == 30
     assert run.detail.startswith("instance 0, request ")
     assert "lies in the same memory" in run.detail
-    assert run.normal_ns == NotMeasured(reason="wrong outputs are not worth timing")
+    untimed = NotMeasured(reason="wrong outputs are not worth timing")
+    assert (run.normal_ns, run.graph_blocks_ns) == (untimed, untimed)
     assert "a build for each instance does not help" in found.finding().message
-    check = instances_check(found.records(), "default", Policy())
+    check = judged(found)
     assert (check.status, check.code) == (GateStatus.FAIL, Reason.REPLAY_RACE)
 
 
@@ -106,26 +112,28 @@ def test_the_order_of_requests_differs_from_instance_to_instance(tmp_path: Path)
 
 def test_work_that_the_device_bounds_has_no_gain(tmp_path: Path) -> None:
     found, _run = tried(tmp_path, DEVICE_BOUND)
-    check = instances_check(found.records(), "default", Policy())
+    check = judged(found)
     assert (check.status, check.code) == (GateStatus.FAIL, Reason.NO_GAIN)
 
 
-@pytest.mark.parametrize(
-    ("normal", "graph", "noisy"),
-    [
-        ([100, 101, 100, 101], 50, False),
-        ([100, 150, 100, 150], 99, True),
-        ([100, 110, 100, 110], 50, False),  # 10 % of noise hide no gain of 52 %
-        ([100, 110, 100, 110], 99, True),
-    ],
-)
-def test_noise_hides_a_small_gain_and_not_a_large_one(normal: list[int], graph: int, noisy: bool) -> None:
-    found = too_noisy([(ns,) * 5 for ns in normal], [(graph,) * 5] * 4)
-    assert bool(found) is noisy
+def test_each_block_of_rounds_is_logged_by_its_median(tmp_path: Path) -> None:
+    _found, run = tried(tmp_path)
+    for blocks, median in ((run.normal_blocks_ns, run.normal_ns), (run.graph_blocks_ns, run.graph_ns)):
+        assert isinstance(blocks, tuple)
+        assert isinstance(median, int)
+        assert len(blocks) == ROUND_BLOCKS
+        assert min(blocks) <= median <= max(blocks)
 
 
-def test_a_clock_that_stands_still_measures_nothing() -> None:
-    assert "too coarse" in too_noisy([(0, 0)] * 4, [(0, 0)] * 4)
+def test_a_block_counts_as_its_median_however_many_rounds_it_holds() -> None:
+    blocks = [(1, 2, 9), (4,), (5, 6)]
+    assert block_medians_ns(blocks) == (2, 4, 6)  # 5.5 rounded to even
+    assert median_ns(blocks) == 4  # of 1, 2, 4, 5, 6, 9, to whole ns
+
+
+def test_rounds_that_were_not_timed_say_why() -> None:
+    why = NotMeasured(reason="wrong outputs are not worth timing")
+    assert (median_ns(why), block_medians_ns(why)) == (why, why)
 
 
 # --- failures ---------------------------------------------------------------------------------------

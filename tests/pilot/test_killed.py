@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from pilot_workloads import OF_ITS_OWN, options, write_workload
+from pilot_workloads import KILLABLE, options, write_workload
 
 from cudagraph_gate import pipeline
 from cudagraph_gate.errors import WorkloadError
@@ -22,47 +22,16 @@ from cudagraph_gate.records import (
     PhaseStarted,
     RungEnded,
     ShapeEnded,
+    TrafficRun,
+    WholeRequests,
     WorkerEnd,
 )
 
-KILLER = (
-    OF_ITS_OWN
-    + """
-SHAPES = {"default": 1}
-if "SERVES_TRAFFIC" in os.environ:
-    TRAFFIC = {"default": 1.0}
 
-def _kill(event, args):
-    # At the first write to the log after the phase's own line: in the middle of the phase, every time.
-    if event == "open" and str(args[0]).endswith("pilot.jsonl") and not busy:
-        busy.append(True)
-        text = open(args[0]).read() if os.path.exists(args[0]) else ""
-        busy.clear()
-        last = text.rstrip().rpartition("\\n")[2]
-        ends = tuple(f'"phase":"{phase}"}}' for phase in os.environ["KILL_PHASE"].split())
-        if last.endswith(ends) and '"phase_started"' in last:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-busy = []
-if "KILL_PHASE" in os.environ:
-    sys.addaudithook(_kill)
-if "KILL_BEFORE" in os.environ:
-    sys.addaudithook(
-        lambda event, args: event == "os.rename"
-        and str(args[1]).endswith(os.environ["KILL_BEFORE"])
-        and os.kill(os.getpid(), signal.SIGKILL)
-    )
-"""
-)
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:
+@pytest.fixture
+def whole(rehearsed: Run) -> Run:
     """A whole run of a workload that kills itself when it is told to."""
-    folder = tmp_path_factory.mktemp("whole")
-    run, verdict = pipeline.run_all(write_workload(folder, KILLER), Policy(), options(folder, rungs=6))
-    assert {verdict.gates[index].status for index in (0, 1, 3, 5)} == {GateStatus.PASS}
-    return run
+    return rehearsed
 
 
 def copied(run: Run, folder: Path, log: bytes | None) -> Run:
@@ -86,10 +55,13 @@ def judged(run: Run) -> Verdict:
     return verdict
 
 
+IN_THE_TRIAL = [phase for phase in Phase if phase not in (*RUNG_PHASES, Phase.SCENARIO)]
+"""Phases of the worker that tries the shape."""
+
 # --- killed for real --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("phase", [phase for phase in Phase if phase not in RUNG_PHASES])
+@pytest.mark.parametrize("phase", IN_THE_TRIAL)
 def test_killed_in_a_phase(whole: Run, tmp_path: Path, phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
     run = copied(whole, tmp_path, None)
     monkeypatch.setenv("KILL_PHASE", phase)
@@ -116,7 +88,6 @@ def test_killed_in_the_phase_of_a_rung(
 ) -> None:
     run = copied(whole, tmp_path, None)
     monkeypatch.setenv("KILL_PHASE", " ".join(killed_in))
-    monkeypatch.setenv("SERVES_TRAFFIC", "1")
     pipeline.pilot(run, options(tmp_path, rungs=6))
     view = view_trial(pipeline.collect_evidence(run))
     ends = {phase: trial.end for phase, trial in view.rungs.items()}
@@ -137,7 +108,7 @@ def test_killed_while_an_artefact_of_the_profile_is_written(
 ) -> None:
     monkeypatch.setenv("KILL_BEFORE", artefact)
     with pytest.raises(WorkloadError, match="the worker killed during profile: SIGKILL"):
-        pipeline.profile(write_workload(tmp_path, KILLER), (), options(tmp_path))
+        pipeline.profile(write_workload(tmp_path, KILLABLE), (), options(tmp_path))
     run = newest_run(tmp_path / "runs")
     assert not (run.folder / artefact).exists()
     assert len(run.records()) == 1
@@ -152,8 +123,10 @@ def test_killed_while_an_artefact_of_the_profile_is_written(
 def cuts(run: Run) -> list[int]:
     """Numbers of lines after which the log is cut: all, but of the many blocks in between a few only."""
     records = run.records()
-    blocks = [number for number, record in enumerate(records, 1) if isinstance(record, Block | ConcurrentRun)]
-    skipped = {number for number in blocks[4:-2] if number % 10}
+    skipped: set[int] = set()
+    for kind in (Block, WholeRequests, ConcurrentRun, TrafficRun):
+        blocks = [number for number, record in enumerate(records, 1) if isinstance(record, kind)]
+        skipped |= {number for number in blocks[4:-2] if number % 10}
     return [number for number in range(len(records)) if number not in skipped]
 
 
@@ -192,7 +165,7 @@ def test_a_torn_last_line_counts_as_not_written(whole: Run, tmp_path: Path) -> N
 def test_rungs_whose_ends_were_not_written_are_judged_all_the_same(whole: Run, tmp_path: Path) -> None:
     lines = whole.pilot_log_path.read_bytes().splitlines(keepends=True)
     kept = [line for line in lines if b'"record":"rung"' not in line]
-    assert len(lines) - len(kept) == 5
+    assert len(lines) - len(kept) == 6
     run = copied(whole, tmp_path, b"".join(kept))
     assert pipeline.verdict(run, Policy()).gates[5].status is GateStatus.PASS
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-from pilot_workloads import OF_ITS_OWN, Tried, line_of, try_workload
+from pilot_workloads import Tried, line_of, try_workload
 
 from cudagraph_gate import pipeline
 from cudagraph_gate.errors import WorkloadError
+from cudagraph_gate.evidence import Run
 from cudagraph_gate.gates import Policy
 from cudagraph_gate.gates.trial_view import TrialView, view_trial
 from cudagraph_gate.model import Decision, GateStatus, Reason, Verdict
@@ -19,6 +19,7 @@ from cudagraph_gate.records import (
     MemorySeries,
     PathIdle,
     Phase,
+    RungEnded,
     TrafficRun,
     WorkerEnd,
 )
@@ -82,36 +83,32 @@ def count(tried: Tried, kind: type) -> int:
 # --- to the top -------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def top(tmp_path_factory: pytest.TempPathFactory) -> Tried:
-    """A launch-bound workload with a request mix, tried on all rungs."""
-    mix = 'SHAPES = {"one": 1}\nTRAFFIC = {"one": 1.0}\n'
-    return try_workload(tmp_path_factory.mktemp("top"), mix + OF_ITS_OWN, rungs=6)
-
-
-def test_a_launch_bound_workload_climbs_all_rungs(top: Tried) -> None:
-    assert top.error is None
-    assert statuses(top) == [(number, PASS) for number in range(1, 7)]
-    assert [rung.name for rung in top.rungs] == [
-        "fixed input",
-        "fresh inputs",
-        "all shapes",
-        "several instances",
-        "concurrent requests",
-        "traffic mix",
+def test_a_launch_bound_workload_climbs_all_rungs(rehearsed: Run) -> None:
+    rungs = [record for record in rehearsed.records() if isinstance(record, RungEnded)]
+    assert [(rung.number, rung.name, rung.status) for rung in rungs] == [
+        (1, "fixed input", PASS),
+        (2, "fresh inputs", PASS),
+        (3, "all shapes", PASS),
+        (4, "several instances", PASS),
+        (5, "concurrent requests", PASS),
+        (6, "traffic mix", PASS),
     ]
-    assert verdict(top).conditions == ()
+    judged = rehearsed.verdict()
+    assert judged is not None
+    assert judged.conditions == ()
 
 
-def test_each_rung_from_the_fourth_on_and_memory_over_time_has_a_worker_of_its_own(top: Tried) -> None:
-    assert list(view(top).rungs) == [Phase.MEMORY, Phase.INSTANCES, Phase.CONCURRENCY, Phase.TRAFFIC]
-    assert count(top, WorkerEnd) == 5
-    assert [record.activity for record in top.run.records() if isinstance(record, MemorySeries)] == [
+def test_each_rung_from_the_fourth_on_and_memory_over_time_has_a_worker_of_its_own(rehearsed: Run) -> None:
+    log = rehearsed.records()
+    rungs = view_trial(pipeline.collect_evidence(rehearsed)).rungs
+    assert list(rungs) == [Phase.MEMORY, Phase.INSTANCES, Phase.CONCURRENCY, Phase.TRAFFIC]
+    assert [record.stage for record in log if isinstance(record, WorkerEnd)].count("pilot") == 5
+    assert [record.activity for record in log if isinstance(record, MemorySeries)] == [
         "replays",
         "cycles",
         "aborted",
     ]
-    assert {run.captured for run in top.run.records() if isinstance(run, TrafficRun)} == {("one",)}
+    assert {run.captured for run in log if isinstance(run, TrafficRun)} == {("default",)}
 
 
 # --- rungs that do not hold -------------------------------------------------------------------------
@@ -172,6 +169,15 @@ def broken(x):
         shapes="",
         rungs=4,
     )
+    assert tried.error is None
+    assert {name: shape.completed for name, shape in tried.shapes.items()} == {
+        "small": True,
+        "broken": False,
+        "large": True,
+    }
+    assert [found.shape for shape in tried.shapes.values() for found in shape.findings] == ["broken"]
+    assert {shape.end.outcome for shape in tried.shapes.values() if shape.end} == {"finished"}
+    assert [shape.nodes is not None for shape in tried.shapes.values()] == [True, False, True]
     assert statuses(tried) == [(1, PASS), (2, PASS), (3, PASS), (4, PASS)]
     assert tried.rungs[2].reason == "broken excluded, the other shapes hold"
     (condition,) = verdict(tried).conditions

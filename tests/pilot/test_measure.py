@@ -201,7 +201,7 @@ def session_on(device: SimulatedDevice) -> Session:
     def step(seconds: Any) -> None:
         device.host_work(seconds)
 
-    workload: Any = SimpleNamespace(folder=Path("/nowhere"))
+    workload: Any = SimpleNamespace(folder=Path("/nowhere"), between=None)
     return Session(workload, device, "b1", None, step, ("seconds",), ArrayAdapter(device))
 
 
@@ -220,10 +220,10 @@ def run(device: SimulatedDevice, first: int | None = None, **how: Any) -> list[B
 
 
 def test_each_path_given_is_timed_in_all_its_blocks(device: SimulatedDevice) -> None:
-    found = run(device, method="own")
+    found = run(device, method="explicit")
     assert Counter(block.path for block in found) == dict.fromkeys(OWN, BLOCKS_PER_PATH)
     assert [block.order for block in found] == list(range(2 * BLOCKS_PER_PATH))
-    assert {(block.shape, block.method, block.flushed_l2) for block in found} == {("b1", "own", False)}
+    assert {(block.shape, block.method, block.flushed_l2) for block in found} == {("b1", "explicit", False)}
     assert [(block.path, block.half) for block in found] == list(block_order(3, OWN))
     sync_ns = device.spec.sync_call_ns
     assert {block.latencies_ns[0] for block in found if block.path == "normal"} == {20_000_000 + sync_ns}

@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+import gc
+import statistics
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from opened_sessions import Opened, opened, opened_sample
+from pilot_workloads import try_workload
 
 from cudagraph_gate.errors import DeviceError, WorkloadError
-from cudagraph_gate.model import Reason
+from cudagraph_gate.model import GateStatus, Reason
 from cudagraph_gate.pilot import correctness
 from cudagraph_gate.pilot.blame import blame
 from cudagraph_gate.pilot.graph_path import WARM_UP_REQUESTS
+from cudagraph_gate.pilot.measure import (
+    BLOCKS_PER_PATH,
+    CALIBRATION,
+    Request,
+    blocks,
+    graph_request,
+    normal_request,
+)
 from cudagraph_gate.pilot.own_path import OwnPath
-from cudagraph_gate.records import Phase
+from cudagraph_gate.records import PathName, Phase
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _only_new_objects_are_collected() -> Iterator[None]:
+    gc.freeze()  # a test process holds so many that a collection before each block takes seconds
+    yield
+    gc.unfreeze()
+
 
 SAME = """
         def build_graphed(shape):
@@ -113,6 +133,83 @@ def test_a_path_that_kept_the_address_of_its_first_input_is_wrong(tmp_path: Path
 
 def test_a_path_that_copies_its_inputs_in_is_right(tmp_path: Path) -> None:
     assert unequal(*made(tmp_path, KEEPS_ADDRESS + STATIC_INPUT)) == []
+
+
+# --- where its inputs lie ---------------------------------------------------------------------------
+
+BY_ADDRESS = """
+        KERNELS = 40
+
+        def step(x):
+            device.copy(work, x)
+            for k in range(KERNELS):
+                add(work, k)
+            return work
+
+        class Graphed:
+            def __init__(self):
+                self.graphs = {}
+
+            def __call__(self, x):
+                key = KEY
+                if key not in self.graphs:
+                    stream = device.create_stream()
+                    with device.use_stream(stream):
+                        device.begin_capture(stream)
+                        outputs = step(x)
+                        executable = device.end_capture(stream).instantiate()
+                    self.graphs[key] = executable, outputs, x
+                executable, outputs, source = self.graphs[key]
+                if source is not x and source.pointer != x.pointer:
+                    device.copy(source, x)
+                executable.launch(device.current_stream())
+                return outputs
+
+        GRAPHED = Graphed()
+
+        def build_graphed(shape):
+            return GRAPHED
+        """
+
+
+def timed_own(folder: Path, text: str) -> tuple[Opened, dict[str, list[int]], int]:
+    """The workload, its latencies by path, and how often a graph was made while they were timed."""
+    workload, path = made(folder, text)
+    session, graphs = workload.session, workload.session.workload.module.GRAPHED.graphs
+    requests: dict[PathName, Request] = {
+        "normal": normal_request(session),
+        "graph": graph_request(session, path),
+    }
+    latencies: dict[str, list[int]] = {"normal": [], "graph": []}
+    before = len(graphs)
+    for block in blocks(session, requests, session.input_sets(1), 5, method="own"):
+        latencies[block.path] += block.latencies_ns
+    return workload, latencies, len(graphs) - before
+
+
+def test_a_path_with_a_graph_for_each_address_shows_what_it_costs(tmp_path: Path) -> None:
+    _workload, latencies, graphs = timed_own(tmp_path, BY_ADDRESS.replace("KEY", "x.pointer"))
+    untimed = CALIBRATION + BLOCKS_PER_PATH
+    assert graphs == len(latencies["graph"]) + untimed, "every request makes one"
+    assert statistics.median(latencies["graph"]) > statistics.median(latencies["normal"])
+
+
+def test_a_path_with_one_graph_for_all_addresses_shows_its_gain(tmp_path: Path) -> None:
+    _workload, latencies, graphs = timed_own(tmp_path, BY_ADDRESS.replace("KEY", "x.shape"))
+    assert graphs == 0
+    assert statistics.median(latencies["graph"]) < 0.6 * statistics.median(latencies["normal"])
+
+
+def test_a_path_with_a_graph_for_each_address_is_refused_by_the_trial(tmp_path: Path) -> None:
+    by_address = try_workload(tmp_path, BY_ADDRESS.replace("KEY", "x.pointer"))
+    second = by_address.rungs[-1]
+    assert (second.number, second.status, second.code) == (2, GateStatus.FAIL, Reason.NO_GAIN)
+    assert "the graph is slower" in second.reason
+
+
+def test_a_path_with_one_graph_for_all_addresses_holds_in_the_trial(tmp_path: Path) -> None:
+    tried = try_workload(tmp_path, BY_ADDRESS.replace("KEY", "x.shape"))
+    assert [rung.status for rung in tried.rungs] == [GateStatus.PASS] * 2
 
 
 # --- what fails -----------------------------------------------------------------------------------

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from pilot_workloads import write_workload
+from pilot_workloads import line_of, write_workload
 
+from cudagraph_gate.errors import WorkloadError
 from cudagraph_gate.evidence import Run, create_run
 from cudagraph_gate.pilot.jobs import ProfileJob
 from cudagraph_gate.pilot.marking import with_requests
-from cudagraph_gate.pilot.recording import RECORDED_REQUESTS, record_workload
-from cudagraph_gate.timeline.table import RANGE_COLUMNS, Timeline, TimelineMeta, frame_of, load
+from cudagraph_gate.pilot.recording import (
+    RECORDED_REQUESTS,
+    RECORDER_WARM_UP,
+    WARM_UP_REQUESTS,
+    record_workload,
+)
+from cudagraph_gate.timeline.table import MEMSET, RANGE_COLUMNS, Timeline, TimelineMeta, frame_of, load
 
 WITH_RANGES = """
 plain = step
@@ -72,6 +80,56 @@ def test_the_users_ranges_mark_requests_without_those_of_the_warm_up(tmp_path: P
     _run, timeline = recorded(tmp_path, WITH_RANGES, iterations=3, range_name="token")
     assert timeline.meta.request_range == "token"
     assert len(timeline.requests()) == 6
+
+
+# --- between requests -------------------------------------------------------------------------------
+
+BETWEEN = """
+SEEN = []
+
+def between(i):
+    SEEN.append(i)
+    device.fill(work, 0)
+    device.host_work(3_000_000)
+
+def teardown():
+    sys.modules["seen_by_between"] = SEEN
+"""
+
+
+@pytest.fixture
+def seen() -> Iterator[Callable[[], list[int]]]:
+    """The indices of a recording's ``between``."""
+    yield lambda: cast("list[int]", sys.modules["seen_by_between"])
+    sys.modules.pop("seen_by_between", None)
+
+
+def test_between_is_called_before_each_request_and_outside_of_it(
+    tmp_path: Path, seen: Callable[[], list[int]]
+) -> None:
+    run, timeline = recorded(tmp_path, BETWEEN, iterations=6)
+    profile = run.profile()
+    assert profile is not None
+    assert seen() == list(range(WARM_UP_REQUESTS + profile.iterations + RECORDER_WARM_UP + 6))
+    assert profile.latency.maximum < 1_000_000
+    assert profile.recorded_latency.maximum < 1_000_000
+    assert profile.cpu_ns < 1_000_000
+    requests = timeline.requests()
+    gaps_ns = requests["start_ns"].to_numpy()[1:] - requests["end_ns"].to_numpy()[:-1]
+    assert (gaps_ns >= 3_000_000).all()
+    memsets = timeline.operations[timeline.operations["kind"] == MEMSET]
+    assert len(memsets) >= 6
+    for start in memsets["start_ns"]:
+        assert not ((requests["start_ns"] <= start) & (start < requests["end_ns"])).any()
+
+
+def test_a_failing_between_is_the_workloads_fault(tmp_path: Path) -> None:
+    run = create_run("model.py", "module", "simulated", root=tmp_path / "runs")
+    path = write_workload(tmp_path, "def between(i):\n    raise OSError('no weights')\n")
+    job = ProfileJob(folder=str(run.folder), workload=str(path), device="simulated", shapes=None)
+    with pytest.raises(WorkloadError, match=r"between\(0\) raised OSError: no weights") as caught:
+        record_workload(job, Progress())
+    assert caught.value.where == f"model.py:{line_of(path, 'no weights')}"
 
 
 # --- marking ----------------------------------------------------------------------------------------

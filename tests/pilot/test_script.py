@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,16 @@ class Script:
 
 def ended(folder: Path, text: str, *arguments: str, **options: Any) -> Ended:
     return Script(folder, text, *arguments, **options).ended()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stuck(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Script]:
+    """A script that no exception reaches. It is given 12 s to end: the other tests pass meanwhile."""
+    folder = tmp_path_factory.mktemp("stuck")
+    script = Script(folder, "launch(3)\nctypes.CDLL(None).sleep(40)", duration_s=0.3)
+    yield script
+    script.process.kill()
+    script.process.communicate()
 
 
 # --- as python script.py ----------------------------------------------------------------------------
@@ -187,13 +198,6 @@ def test_ending_lets_the_script_clean_up_but_records_none_of_it(tmp_path: Path) 
         duration_s=0.3,
     )
     assert (found.code, found.done, found.kernels, found.out) == (0, True, 0, "cleaned up\n")
-
-
-def test_a_script_that_can_not_be_interrupted_is_recorded_and_left(
-    tmp_path: Path,
-) -> None:
-    found = ended(tmp_path, "launch(3)\nctypes.CDLL(None).sleep(40)", duration_s=0.3)
-    assert (found.code, found.done, found.kernels) == (0, True, 3)
 
 
 def test_a_script_is_ended_after_its_iterations_and_cut_to_them(tmp_path: Path) -> None:
@@ -297,3 +301,11 @@ def test_a_forked_child_dies_of_sigterm(tmp_path: Path) -> None:
     assert (found.code, found.out, found.kernels) == (0, f"{-signal.SIGTERM}\n", 2)
     assert found.done
     assert open_run(tmp_path / "runs" / os.listdir(tmp_path / "runs")[0]).fingerprint() is not None  # noqa: PTH208
+
+
+# --- last, since it takes long ------------------------------------------------------------------------
+
+
+def test_a_script_that_can_not_be_interrupted_is_recorded_and_left(stuck: Script) -> None:
+    found = stuck.ended()
+    assert (found.code, found.done, found.kernels) == (0, True, 3)

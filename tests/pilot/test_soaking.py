@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from pilot_workloads import line_of, write_workload
+from soaked import ARRAY_BYTES, FEW_REPLAYS, OWN, Soaked
 
 from cudagraph_gate.device import DeviceChoice
-from cudagraph_gate.errors import WorkloadError
 from cudagraph_gate.evidence import create_run
 from cudagraph_gate.gates.memory import Course, judge_series, memory_checks
 from cudagraph_gate.gates.policy import Policy
@@ -24,15 +24,10 @@ from cudagraph_gate.pilot.graph_path import ready_graph
 from cudagraph_gate.pilot.jobs import RungJob
 from cudagraph_gate.pilot.memory import memory_now, settled_memory
 from cudagraph_gate.pilot.session import Inputs, Session, build, load
-from cudagraph_gate.pilot.soaking import CYCLES, REPLAYS, PathMaker, Plan, soak
-from cudagraph_gate.pilot.trial_log import TrialLog
+from cudagraph_gate.pilot.soaking import CYCLES, REPLAYS
 from cudagraph_gate.pilot.worker import run_worker
-from cudagraph_gate.records import Finding, MemorySeries, NormalPathProbe, Phase, PhaseStarted
+from cudagraph_gate.records import MemorySeries, NormalPathProbe, Phase, PhaseStarted
 
-FEW_REPLAYS = replace(REPLAYS, most_per_point=5)
-FEW_CYCLES = replace(CYCLES, points=12, most_points=14)
-ARRAY_BYTES = 256
-"""What 64 floats take."""
 KEEPS = """
 kept = []
 
@@ -45,10 +40,6 @@ def step(x):
 """
 
 
-class Quiet:
-    def progress(self, text: str, phase: str = "", done: int = 0, total: int = 0) -> None: ...
-
-
 @pytest.fixture(autouse=True, scope="module")
 def _only_new_objects_are_collected() -> Iterator[None]:
     gc.freeze()  # a test process holds so many that dozens of collections take seconds
@@ -59,52 +50,6 @@ def _only_new_objects_are_collected() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _import_path_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))  # loading a workload adds its folder
-
-
-class Soaked:
-    """What a soak logged, and the error that it passed on."""
-
-    def __init__(
-        self,
-        folder: Path,
-        text: str = "",
-        *,
-        method: Any = "capture",
-        make_path: PathMaker | None = None,
-        replays: Plan = FEW_REPLAYS,
-        cycles: Plan = FEW_CYCLES,
-    ) -> None:
-        self.path = write_workload(folder, text)
-        run = create_run(str(self.path), "module", "simulated", root=folder / "runs")
-        job = RungJob(
-            kind="memory",
-            folder=str(run.folder),
-            workload=str(self.path),
-            device="simulated",
-            shapes=None,
-            shape="default",
-            method=method,
-        )
-        loaded = load(job.workload, job.device, job.shapes)
-        log = TrialLog(run, job.shape, Quiet(), method=method)
-        self.error: WorkloadError | None = None
-        try:
-            soak(loaded, log, job, make_path, replays=replays, cycles=cycles)
-        except WorkloadError as error:
-            self.error = error
-        self.trial = ShapeTrial("default", run.records(), method)
-        self.series = {each.activity: each for each in self.trial.of(MemorySeries)}
-
-    @property
-    def finding(self) -> Finding:
-        """The only one."""
-        (only,) = self.trial.findings
-        return only
-
-    def course(self, activity: str) -> tuple[Course, float]:
-        """Course and slope of an activity."""
-        growth = judge_series(self.series[activity])
-        return growth.course, growth.trend.bytes_per_repetition
 
 
 @pytest.fixture
@@ -184,16 +129,6 @@ def test_a_step_that_keeps_a_few_captures_fills_a_plateau(tmp_path: Path) -> Non
     device = soaked.series["cycles"].device_used_bytes
     assert soaked.course("cycles") == (Course.PLATEAU, 0.0)
     assert device[-1] - device[0] == 3 * ARRAY_BYTES  # the capture before the first reading is kept, too
-
-
-OWN = """
-def build_graphed(shape):
-    kept = []
-    def path(x):
-        {act}
-        return step(x)
-    return path
-"""
 
 
 def test_an_own_path_that_keeps_memory_leaks_per_replay(tmp_path: Path) -> None:

@@ -259,7 +259,7 @@ def test_beyond_saturation_only_the_normal_path_is_saturated(replayed: tuple[Rec
 
 
 def test_the_recorded_rate_decides(replayed: tuple[Record, ...]) -> None:
-    check = traffic_check(replayed, Policy())
+    check = traffic_check(view_traffic(replayed), Policy())
     assert check.status is GateStatus.PASS
     assert check.sentence.startswith("at the recorded rate (25.")
 

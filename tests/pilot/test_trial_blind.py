@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pilot_workloads import Tried, found, noted, try_workload, unequal
+from pilot_workloads import Tried, found, noted, try_here, unequal
 
 from cudagraph_gate.errors import WorkloadError
 from cudagraph_gate.model import Counts, Reason
@@ -31,14 +31,14 @@ WITH_CACHE = """
 
 
 def test_an_input_that_is_changed_and_not_returned_is_lost(tmp_path: Path) -> None:
-    tried = try_workload(tmp_path, WITH_CACHE.format(returned="work"))
+    tried = try_here(tmp_path, WITH_CACHE.format(returned="work"))
     assert found(tried) == [(Phase.TRAJECTORY, Reason.STATE_MUTATION)]
     assert any("changes input cache in place" in finding.message for finding in tried.shape.findings)
     assert not tried.shape.completed
 
 
 def test_an_input_that_is_changed_and_returned_is_an_output(tmp_path: Path) -> None:
-    tried = try_workload(tmp_path, WITH_CACHE.format(returned="work, cache"))
+    tried = try_here(tmp_path, WITH_CACHE.format(returned="work, cache"))
     assert (found(tried), tried.shape.completed) == ([], True)
     assert (Phase.TRAJECTORY, Reason.LIFETIME) in noted(tried)
     assert "overwrites output 1 at a later request" in tried.shape.findings[-1].message
@@ -61,14 +61,14 @@ SAME_INPUTS = "def inputs(shape, seed):\n    return array(1)"
 )
 def test_agreement_that_shows_nothing_is_undecided(tmp_path: Path, text: str, why: str) -> None:
     arrays = "array_of_3, nan, empty = array(3), array(float('nan')), array(0, 0)\n"
-    tried = try_workload(tmp_path, arrays + text)
+    tried = try_here(tmp_path, arrays + text)
     assert agreed(tried)
     assert found(tried) == [(Phase.TRAJECTORY, Reason.UNMEASURABLE)]
     assert why in next(finding.message for finding in tried.shape.findings if finding.blocks)
 
 
 def test_inputs_that_never_vary_are_noted_before_any_graph_is_made(tmp_path: Path) -> None:
-    tried = try_workload(tmp_path, SAME_INPUTS)
+    tried = try_here(tmp_path, SAME_INPUTS)
     assert noted(tried) == [(Phase.EXPECTED, Reason.UNMEASURABLE)]
     assert "input x always holds the same values for every seed" in tried.shape.findings[0].message
 
@@ -77,7 +77,7 @@ def test_inputs_that_never_vary_are_noted_before_any_graph_is_made(tmp_path: Pat
 
 
 def test_a_host_object_that_the_step_writes_on_in_is_copied(tmp_path: Path) -> None:
-    tried = try_workload(
+    tried = try_here(
         tmp_path,
         """
         calls = bytearray(1)
@@ -91,7 +91,7 @@ def test_a_host_object_that_the_step_writes_on_in_is_copied(tmp_path: Path) -> N
 
 
 def test_a_copy_that_ran_elsewhere_is_counted(tmp_path: Path) -> None:
-    tried = try_workload(
+    tried = try_here(
         tmp_path,
         """
         log, side = array(), device.create_stream()
@@ -134,7 +134,7 @@ def test_a_copy_that_ran_elsewhere_is_counted(tmp_path: Path) -> None:
     ids=["state", "input"],
 )
 def test_a_constant_that_is_returned_survives_the_poison(tmp_path: Path, text: str) -> None:
-    tried = try_workload(tmp_path, text)
+    tried = try_here(tmp_path, text)
     assert (found(tried), agreed(tried), tried.shape.completed) == ([], True, True)
 
 
@@ -142,7 +142,7 @@ def test_a_constant_that_is_returned_survives_the_poison(tmp_path: Path, text: s
 
 
 def test_a_check_that_answers_with_an_array_is_the_workloads_fault(tmp_path: Path) -> None:
-    tried = try_workload(
+    tried = try_here(
         tmp_path,
         """
         def check(expected, actual):

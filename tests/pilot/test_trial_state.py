@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pilot_workloads import try_workload, unequal
+from pilot_workloads import try_here, unequal
 
 from cudagraph_gate.errors import WorkloadError
 from cudagraph_gate.model import Reason
@@ -12,7 +12,7 @@ from cudagraph_gate.records import Phase
 
 
 def test_a_state_entry_that_the_graph_changes_otherwise_is_named(tmp_path: Path) -> None:
-    tried = try_workload(
+    tried = try_here(
         tmp_path,
         """
         def build(shape):
@@ -37,7 +37,7 @@ def test_a_state_entry_that_the_graph_changes_otherwise_is_named(tmp_path: Path)
 
 
 def test_state_that_only_the_graph_touches_is_found_at_the_end(tmp_path: Path) -> None:
-    tried = try_workload(
+    tried = try_here(
         tmp_path,
         """
         def build(shape):
@@ -60,7 +60,7 @@ def test_state_that_only_the_graph_touches_is_found_at_the_end(tmp_path: Path) -
 
 
 def test_an_array_that_is_replaced_between_requests_is_found(tmp_path: Path) -> None:
-    tried = try_workload(
+    tried = try_here(
         tmp_path,
         """
         old = []
@@ -109,7 +109,7 @@ REBUILT = """
 
 
 def test_freed_memory_that_is_used_again_does_not_look_right_by_luck(tmp_path: Path) -> None:
-    tried = try_workload(tmp_path, REBUILT)
+    tried = try_here(tmp_path, REBUILT)
     assert unequal(tried, "outputs"), "the graph still reads what was freed"
 
 
@@ -118,13 +118,13 @@ def test_state_whose_memory_is_used_again_is_found_by_its_address(tmp_path: Path
         def state():
             return {"weights": weights}
         """
-    tried = try_workload(tmp_path, REBUILT + declared)
+    tried = try_here(tmp_path, REBUILT + declared)
     assert Reason.UNSTABLE_ADDRESS in [finding.code for finding in tried.shape.findings]
     assert not tried.shape.completed
 
 
 def test_a_state_array_that_grows_is_the_workloads_fault_not_ours(tmp_path: Path) -> None:
-    tried = try_workload(
+    tried = try_here(
         tmp_path,
         """
         def build(shape):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,10 @@ from pilot_workloads import line_of, write_workload
 
 from cudagraph_gate.errors import EvidenceError, ExitCode, WorkloadError
 from cudagraph_gate.evidence import create_run
-from cudagraph_gate.pilot.jobs import ProbeJob, Progress, TrialJob
+from cudagraph_gate.pilot import worker
+from cudagraph_gate.pilot.jobs import ProbeJob, Progress, TrialJob, encode
 from cudagraph_gate.pilot.worker import WorkerResult, crash_place, run_worker
+from cudagraph_gate.records import WorkerEnd
 
 WAIT_S = 20.0
 """Far longer than anything here takes, for a busy machine."""
@@ -93,21 +96,13 @@ def test_killed_from_outside_is_not_called_a_crash(tmp_path: Path, name: str) ->
     assert end.reason == f"{name}: killed from outside, or by the kernel for want of host memory"
 
 
-@pytest.mark.parametrize("line", ["time.sleep(600)", "while True: pass"])
-def test_a_hang_is_timed_out_with_the_line_where_it_hangs(tmp_path: Path, line: str) -> None:
-    path = ending_step(tmp_path, line)
-    started = time.monotonic()
-    end = work(path, limit_s=4.0).end
-    assert time.monotonic() - started < WAIT_S
-    assert (end.outcome, end.phase) == ("timed_out", "warm_up")
-    place = f"no progress for 4 s, last in model.py:{line_of(path, '# the end')} (step)"
-    assert end.reason == place
-
-
-def test_progress_starts_the_time_limit_anew(tmp_path: Path) -> None:
-    path = write_workload(
-        tmp_path,
-        """
+MORE = encode(Progress(text="", limit_s=600.0))
+HANGS = {
+    "sleeps": "time.sleep(600)",
+    "computes": "while True: pass",
+    "asks for more time than there is": f"os.write(int(sys.argv[2]), {MORE!r}); time.sleep(600)",
+}
+PAUSES = """
         def build(shape):
             time.sleep(1.6)
             global work
@@ -121,9 +116,51 @@ def test_progress_starts_the_time_limit_anew(tmp_path: Path) -> None:
             return x
 
         calls = [1, *[0] * 9, 1, *[0] * 90]
-        """,
-    )
-    assert work(path, limit_s=4.0).end.outcome == "finished"
+        """
+
+
+@pytest.fixture(scope="module")
+def waited_for(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, WorkerEnd]]:
+    """Workloads that take longer than the time limit, and how they ended; all at once: they just wait."""
+    paths = {name: ending_step(tmp_path_factory.mktemp(name), line) for name, line in HANGS.items()}
+    paths["pauses"] = write_workload(tmp_path_factory.mktemp("pauses"), PAUSES)
+    computes = paths["computes"]
+    computes.write_text(computes.read_text() + "os.nice(19)  # whatever else is tested goes first\n")
+    started = time.monotonic()
+    with ThreadPoolExecutor(len(paths)) as pool:
+        ends = list(pool.map(lambda path: work(path, limit_s=4.0).end, paths.values()))
+    assert time.monotonic() - started < WAIT_S
+    return dict(zip(paths, zip(paths.values(), ends, strict=True), strict=True))
+
+
+@pytest.mark.parametrize("name", HANGS)
+def test_a_hang_is_timed_out_with_the_line_where_it_hangs(
+    waited_for: dict[str, tuple[Path, WorkerEnd]], name: str
+) -> None:
+    path, end = waited_for[name]
+    assert (end.outcome, end.phase) == ("timed_out", "warm_up")
+    place = f"no progress for 4 s, last in model.py:{line_of(path, '# the end')} (step)"
+    assert end.reason == place
+
+
+def test_progress_starts_the_time_limit_anew(waited_for: dict[str, tuple[Path, WorkerEnd]]) -> None:
+    assert waited_for["pauses"][1].outcome == "finished"
+
+
+def test_a_shorter_limit_that_was_announced_holds_until_the_next_message(tmp_path: Path) -> None:
+    message = Progress(text="a hang that is meant to come", phase="scenario", limit_s=1.0)
+    path = ending_step(tmp_path, f"os.write(int(sys.argv[2]), {encode(message)!r}); time.sleep(600)")
+    started = time.monotonic()
+    end = work(path, limit_s=60.0).end
+    assert time.monotonic() - started < WAIT_S
+    assert (end.outcome, end.signal, end.phase) == ("timed_out", "SIGABRT", "scenario")
+    assert end.reason == f"no progress for 1 s, last in model.py:{line_of(path, '# the end')} (step)"
+
+
+def test_a_worker_that_can_not_be_ended_is_said_so() -> None:
+    end = worker._end("pilot", None, worker._Watch(8.0, lambda _progress: None), "model.py:3 (step)")
+    assert (end.outcome, end.exit_code, end.signal) == ("timed_out", None, "")
+    assert end.reason == "killed, but not gone after 60 s, last in model.py:3 (step)"
 
 
 @pytest.mark.parametrize("code", [0, 7])
@@ -303,6 +340,12 @@ def test_the_users_innermost_frame_of_the_crashed_thread_is_the_place(tmp_path: 
 def test_without_a_frame_of_the_user_it_is_the_crashed_threads_innermost(tmp_path: Path) -> None:
     assert crash_place(DUMP.format(folder="/elsewhere"), tmp_path / "model.py") == "ops.py:3 (op)"
     assert crash_place(DUMP.format(folder="/elsewhere"), None) == "ops.py:3 (op)"
+
+
+def test_the_place_where_all_driver_calls_pass_is_not_named_but_who_calls() -> None:
+    device = Path(worker.__file__).parents[1] / "device"
+    frames = f'  File "{device}/cuda_status.py", line 40 in call\n  File "{device}/cuda.py", line 7 in wait\n'
+    assert crash_place(f"Current thread 0x1 (most recent call first):\n{frames}", None) == "cuda.py:7 (wait)"
 
 
 def test_a_dump_without_frames_has_no_place(tmp_path: Path) -> None:

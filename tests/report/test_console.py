@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from artefact_builder import device_idle, diagnosis, fingerprint, prediction, profile
 from captured_map import CAPTURED_MAP
 from evidence_builder import (
     FINISHED,
     MS,
     changed,
     compared,
-    device_idle,
-    diagnosis,
-    fingerprint,
     node_set,
     not_measured,
     passing,
-    prediction,
-    profile,
     shape_records,
     timed,
     trial,
@@ -158,6 +154,19 @@ def test_an_explicit_graph_stands_beside_the_captured_one(printed: Printed):
     second = text.index("latency, shape b1, explicit graph")
     assert "600 µs" in text[first:second]
     assert ["P50", "1.00 ms", "500 µs", "0.500", "0.500 to 0.500"] in cells(text[second:])
+    assert "the explicit graph" not in text
+
+
+def test_a_wrong_explicit_graph_is_said_to_be(printed: Printed):
+    wrong = [compared("outputs", at, equal=at != 2, max_abs_error=0.5, detail="y") for at in range(6)]
+    explicit = [changed(record, method="explicit") for record in shape_records(comparisons=wrong)]
+    evidence = passing(records=trial(shape_records(), (FINISHED, *explicit)))
+    note = (
+        "the explicit graph of shape b1 is wrong: request 2: outputs differ from the normal path, y "
+        "(error 0.5, tolerance 1e-06); the captured graph is judged, not this one"
+    )
+    assert note in " ".join(printed(print_trial, evidence).split())
+    assert f"condition: {note}" in " ".join(printed(print_verdict, judge(evidence, Policy())).split())
 
 
 def test_a_finding_is_shown_with_its_call_and_advice(printed: Printed):

@@ -6,16 +6,17 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from artefact_builder import device_idle, diagnosis, fingerprint
 from captured_map import CAPTURED_MAP
 from evidence_builder import (
     FINISHED,
     MS,
     changed,
-    device_idle,
-    diagnosis,
-    fingerprint,
+    compared,
     not_measured,
     passing,
+    rung,
+    rung_records,
     shape_records,
     timed,
     trial,
@@ -203,6 +204,42 @@ def test_an_explicit_graph_has_sections_of_its_own():
     assert "P501.00 ms600 µs0.600" in captured
     assert "P501.00 ms500 µs0.500" in beside
     assert "Costs, shape b1, explicit graph" in beside
+    assert "the explicit graph" not in words
+
+
+def test_a_wrong_explicit_graph_is_said_to_be():
+    wrong = [compared("outputs", at, equal=at != 2, max_abs_error=0.5, detail=EVIL) for at in range(6)]
+    explicit = [changed(record, method="explicit") for record in shape_records(comparisons=wrong)]
+    found = page(passing(records=trial(shape_records(), (FINISHED, *explicit))))
+    note = f"the explicit graph of shape b1 is wrong: request 2: outputs differ from the normal path, {EVIL}"
+    assert found.words.count(note) == 2  # as a condition of the verdict, and where the graph is shown
+    assert "the captured graph is judged, not this one" in found.words
+    assert "script" not in found.tags
+
+
+def test_the_request_mix_is_a_table_of_load_levels():
+    found = page(passing(records=trial(traffic=True)))
+    assert "Latency under the request mix, queueing included" in found.words
+    assert "62.5 % (recorded)normal1.00 ms1.00 ms1.00 ms62.5 %" in found.words
+    assert "graph600 µs600 µs600 µs37.5 %" in found.words
+    assert "load 100 % is what the normal path can just serve" in found.words
+    assert "request mix, queueing" not in page(passing()).words
+
+
+def test_a_mix_that_was_not_replayed_says_so():
+    rungs = rung_records(traffic=rung(Phase.TRAFFIC))
+    words = page(passing(records=trial(rungs=rungs, traffic=True))).words
+    assert "queueing included\nthe request mix was not replayed" in words
+
+
+def test_several_shapes_are_a_table_with_those_to_capture():
+    parts = (shape_records(), shape_records("b8", graph_ns=1_100_000))
+    words = page(passing(records=trial(*parts, shapes=("b1", "b8")))).words
+    assert "Gain by shape, per average request of the mix" in words
+    assert "b150.0 %1.00 ms600 µs200 µs64.0 MiByes" in words
+    assert "b850.0 %1.00 ms1.10 ms-50.0 µs64.0 MiBno" in words
+    assert "capture b1: keeps 100.0 % of the gain" in words
+    assert "Gain by shape" not in page(passing()).words
 
 
 def test_absence_prints_its_reason():

@@ -1,0 +1,153 @@
+"""Further builds of the workload beside the scene's own, and the scene put right after them.
+
+What a build leaves in the workload's module (a global model, the arrays behind ``state()``) is often replaced
+by the next build. A scenario that made further builds therefore looks whether the scene's model still is what
+it was, and builds it once more where it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cudagraph_gate.graphs import GraphKey
+from cudagraph_gate.model import NotMeasured
+from cudagraph_gate.pilot import correctness
+from cudagraph_gate.pilot.correctness import Expectation
+from cudagraph_gate.pilot.graph_path import GraphPath
+from cudagraph_gate.pilot.instance_set import Arrangement, InstanceSet, prepare
+from cudagraph_gate.pilot.jobs import RungJob
+from cudagraph_gate.pilot.memory import MemoryReading, settled_memory
+from cudagraph_gate.pilot.model_versions import graph_key
+from cudagraph_gate.pilot.own_path import PATH_MAKERS
+from cudagraph_gate.pilot.scenarios.proofs import SLACK_BYTES
+from cudagraph_gate.pilot.scenarios.scene import Outcome, Scene, first_difference
+from cudagraph_gate.pilot.session import Session, opened
+from cudagraph_gate.workload import model_version
+
+
+@dataclass(frozen=True)
+class Model:
+    """One build of the workload, and what its normal path gives."""
+
+    session: Session
+    expected: Expectation
+
+    @classmethod
+    def of(cls, scene: Scene) -> Model:
+        """The scene's own."""
+        return cls(scene.session, scene.expected)
+
+    @classmethod
+    def built(cls, scene: Scene, shape: str) -> Model:
+        """A further build. Raises what the workload or the device raises."""
+        loaded = replace(scene.loaded, shapes=scene.loaded.workload.shapes)
+        session = opened(loaded, shape, scene.job.seed)
+        sets = session.input_sets(scene.job.seed)
+        return cls(session, correctness.expect(session, session.baked(sets, sets[0])))
+
+    def graph(self, scene: Scene) -> GraphPath:
+        """A graph of it that is ready, made as the judged one is; the scene gives it up at its end."""
+        example = tuple(map(self.session.adapter.static_like, self.expected.start.requests[0]))
+        self.session.device.synchronize()
+        return scene.keep(PATH_MAKERS[scene.job.method](self.session, example))
+
+    def key(self, **fields: Any) -> GraphKey:
+        """The key under which an application keeps its graph; ``fields`` replace some of it."""
+        return replace(_key(self), **fields)
+
+    def wrong(self, step: correctness.Step) -> str:
+        """The first difference of what ``step`` serves from the normal path; empty: right."""
+        return first_difference(self.session, self.expected, step)
+
+    def with_state(self, held: Mapping[str, Any] | None) -> Model:
+        """The same with these arrays as its state, whatever ``state()`` names by now; None: as it is."""
+        if held is None:
+            return self
+        workload = replace(self.session.workload, state=lambda: dict(held))
+        return replace(self, session=replace(self.session, workload=workload))
+
+    def named_state(self) -> Mapping[str, Any] | None:
+        """What the workload's ``state()`` names now; None where it declares none."""
+        return self.session.state() if self.session.workload.state is not None else None
+
+
+def _key(model: Model) -> GraphKey:
+    session = model.session
+    try:
+        return graph_key(session, model.expected.start.requests[0])
+    except TypeError:  # an input that tells no shape: each graph has a cache or a version of its own here
+        version = model_version(session.workload) or ""
+        return GraphKey(model_version=version, shape=(), dtype=(), device=session.device.name)
+
+
+def with_further_builds(scene: Scene, attack: Callable[[Scene], Outcome]) -> Outcome:
+    """What ``attack`` says, which makes further builds and drops them; the scene is put right afterwards.
+
+    Raises what ``attack`` raises, or the building.
+    """
+    before = _held(scene.session)
+    outcome = attack(scene)
+    scene.release()
+    if _grown(before, _held(scene.session)) > SLACK_BYTES // 2 or scene.wrong_requests(scene.session.call):
+        # The module refers to one of the further builds: let it refer to the scene's again.
+        scene.announce("building once more")
+        scene.session = opened(scene.loaded, scene.job.shape, scene.job.seed)
+        scene.expected = correctness.expect(scene.session, scene.input_sets)
+    return outcome
+
+
+def _held(session: Session) -> MemoryReading:
+    session.adapter.release_cached()
+    settled_memory(session)
+    session.adapter.release_cached()  # what the garbage held
+    return settled_memory(session)
+
+
+def _grown(before: MemoryReading, after: MemoryReading) -> int:
+    device = after.device_used_bytes - before.device_used_bytes
+    if isinstance(before.allocator_bytes, NotMeasured) or isinstance(after.allocator_bytes, NotMeasured):
+        return device
+    return max(device, after.allocator_bytes - before.allocator_bytes)
+
+
+# --- what may run at the same time ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Apart:
+    """Models whose requests may run at the same time, or the scene's alone where they may not."""
+
+    models: tuple[Model, ...]
+    overlap: bool
+    why: str = ""
+    """Why requests may not overlap."""
+
+
+def instances(scene: Scene) -> InstanceSet:
+    """Several instances as rung 4 makes and checks them; release them in any case."""
+    job = scene.job
+    asked = RungJob(
+        kind="instances",
+        folder=job.folder,
+        workload=job.workload,
+        device=job.device,
+        shapes=job.shapes,
+        shape=job.shape,
+        method=job.method,
+        seed=job.seed,
+    )
+    return prepare(scene.loaded, asked, scene.announce)
+
+
+def apart(scene: Scene) -> Apart:
+    """Which builds an application with several threads would use, without any graphs of them yet.
+
+    Raises what the workload or the device raised.
+    """
+    made = instances(scene)
+    made.release()
+    if made.checked.wrong or made.arrangement is Arrangement.TURNS:
+        return Apart((Model.of(scene),), overlap=False, why=made.note or made.checked.detail)
+    return Apart(tuple(Model(each.session, each.expected) for each in made.instances), overlap=True)
