@@ -29,12 +29,11 @@ def no_gpu_reason() -> str | None:
     return None
 
 
-def pytest_collection_finish() -> None:
-    """Keep all that is imported by now out of the many garbage collections of trials in this process."""
-    gc.freeze()
-
-
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    # A trial in this process collects garbage before each timed block: what lives by now, which is a lot in a
+    # test process, need not be looked through each time.
+    gc.collect()
+    gc.freeze()
     if item.get_closest_marker("gpu") is None:
         return
     reason = no_gpu_reason()

@@ -72,6 +72,12 @@ class Adapter(Protocol):
     def to_host(self, value: Any) -> HostArray:
         """The values on the host (a dtype that NumPy lacks arrives as float32). Waits for the device."""
 
+    def same_values(self, left: Any, right: Any) -> bool:
+        """Whether two arrays hold the same, bit by bit; compared on the device where that can be done.
+
+        False for another shape or dtype. Waits for the device.
+        """
+
     def address(self, value: Any) -> int:
         """Device address of the array's first element."""
 

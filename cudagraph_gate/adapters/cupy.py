@@ -139,6 +139,16 @@ class CupyAdapter(ArrayAdapter):
         self._device.synchronize()
         return np.asarray(self._cupy.asnumpy(value))
 
+    def same_values(self, left: Any, right: Any) -> bool:
+        """On the device, of the bytes."""
+        cupy = self._cupy
+        if not (isinstance(left, cupy.ndarray) and isinstance(right, cupy.ndarray)):
+            return super().same_values(left, right)
+        if (left.shape, left.dtype) != (right.shape, right.dtype):
+            return False
+        one, other = (cupy.ascontiguousarray(each).reshape(-1).view(np.uint8) for each in (left, right))
+        return bool(cupy.array_equal(one, other))
+
     def address(self, value: Any) -> int:
         """``data.ptr``."""
         return int(value.data.ptr) if isinstance(value, self._cupy.ndarray) else super().address(value)

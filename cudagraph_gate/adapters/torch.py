@@ -170,6 +170,14 @@ class TorchAdapter:
         except TypeError:
             return np.asarray(tensor.float().cpu().numpy())
 
+    def same_values(self, left: Any, right: Any) -> bool:
+        """``torch.equal`` of the bytes, so that NaN equals NaN and -0.0 is not 0.0."""
+        one, other = self._tensor(left).detach(), self._tensor(right).detach()
+        if (one.shape, one.dtype) != (other.shape, other.dtype):
+            return False
+        torch = self._torch
+        return bool(torch.equal(*(each.contiguous().view(-1).view(torch.uint8) for each in (one, other))))
+
     def address(self, value: Any) -> int:
         """``data_ptr``."""
         return int(self._tensor(value).data_ptr())

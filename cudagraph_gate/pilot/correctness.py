@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import copy
 import gc
-import hashlib
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -23,7 +22,6 @@ from msgspec import structs
 
 from cudagraph_gate.adapters import Adapter
 from cudagraph_gate.adapters.cuda_core import ArrayAdapter
-from cudagraph_gate.device.port import HostArray
 from cudagraph_gate.errors import WorkloadError
 from cudagraph_gate.pilot.comparing import (
     Leaf,
@@ -34,6 +32,7 @@ from cudagraph_gate.pilot.comparing import (
     difference,
     repeat_tolerances,
 )
+from cudagraph_gate.pilot.digests import AS_AT_START, final_state
 from cudagraph_gate.pilot.session import Inputs, Session
 from cudagraph_gate.records import Comparison
 from cudagraph_gate.workload import call_user, flatten
@@ -89,14 +88,13 @@ def expect(session: Session, input_sets: Sequence[Inputs], *, more: Sequence[Inp
         state={name: adapter.static_like(value) for name, value in state.items()},
         random=adapter.random_state(session.step),
     )
-    before = digests(adapter, state)
     lost: dict[str, None] = {}
 
     def watch(given: Inputs, passed: Inputs, returned: Any) -> None:
         lost.update(dict.fromkeys(changed_unseen(session, given, passed, returned)))
 
     first = follow(session, session.call, start, after_each=watch)
-    changing = frozenset(name for name, digest in first.final_state.items() if digest != before.get(name))
+    changing = frozenset(name for name, told in first.final_state.items() if told != AS_AT_START)
     start = replace(start, changing=changing)
     second, third = (follow(session, session.call, start) for _ in range(2))
     return Expectation(start, second, third, repeat_tolerances(second, third), tuple(lost))
@@ -161,7 +159,7 @@ def follow(
         moments.append(_moment(session, returned, start.changing))
         if not alone:
             session.between(request)
-    return Trajectory(tuple(moments), {} if alone else digests(session.adapter, session.state()))
+    return Trajectory(tuple(moments), {} if alone else final_state(session, start.state))
 
 
 def placed(session: Session, value: Any, request: int) -> Any:
@@ -296,18 +294,6 @@ def _own(leaf: Leaf) -> Leaf:
     with suppress(Exception):
         return copy.deepcopy(leaf)
     return leaf
-
-
-def digests(adapter: Adapter, named: Mapping[str, Any]) -> dict[str, str]:
-    """SHA-256 of each array's values, by name."""
-    return {name: digest(adapter.to_host(value)) for name, value in named.items()}
-
-
-def digest(values: HostArray) -> str:
-    """SHA-256 of an array's dtype, shape and values."""
-    whole = hashlib.sha256(f"{values.dtype}{values.shape}".encode())
-    whole.update(np.ascontiguousarray(values).tobytes())
-    return whole.hexdigest()
 
 
 def copied(adapter: Adapter, value: Any) -> Any:

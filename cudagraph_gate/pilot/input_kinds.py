@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from cudagraph_gate.errors import WorkloadError
 from cudagraph_gate.model import Reason
-from cudagraph_gate.pilot.correctness import digest
+from cudagraph_gate.pilot.digests import digest
 from cudagraph_gate.pilot.session import Inputs, Session
 from cudagraph_gate.records import Finding, Method, Phase
 

@@ -21,6 +21,7 @@ from cudagraph_gate.pilot.comparing import compare_repeats, uninformative
 from cudagraph_gate.pilot.escaped import escaped_findings, record_capture
 from cudagraph_gate.pilot.explaining import Case, drawn_by_chance, explain
 from cudagraph_gate.pilot.findings import Findings, blamed, failures_found
+from cudagraph_gate.pilot.garbage import freeze_imports
 from cudagraph_gate.pilot.host_endpoints import churn_host, pageable_copies, pageable_finding
 from cudagraph_gate.pilot.input_kinds import extreme_inputs, inputs_finding, kinds_of_inputs
 from cudagraph_gate.pilot.jobs import TrialJob
@@ -56,6 +57,7 @@ def try_shape(job: TrialJob, report: AnswerSink) -> None:
     run = Run(Path(job.folder))
     report.progress("loading the workload")
     loaded = load(job.workload, job.device, job.shapes)
+    freeze_imports()
     names = _target_first(run, loaded)
     name = job.shape or names[0]
     method = job.method or _judged_method(loaded.workload)

@@ -16,7 +16,7 @@ from cudagraph_gate.errors import DeviceError, WorkloadError
 from cudagraph_gate.evidence import TIMELINE_FILE, Run
 from cudagraph_gate.model import ProfileTimes
 from cudagraph_gate.pilot.between import BUDGET_S, Between, Pause
-from cudagraph_gate.pilot.correctness import digest
+from cudagraph_gate.pilot.digests import digest
 from cudagraph_gate.pilot.jobs import ProfileJob
 from cudagraph_gate.pilot.marking import with_requests
 from cudagraph_gate.pilot.measure import Request, Sample, normal_request, requests_for, timed

@@ -8,6 +8,7 @@ from typing import Final
 
 from cudagraph_gate.evidence import Run
 from cudagraph_gate.pilot.concurrency import try_concurrency
+from cudagraph_gate.pilot.garbage import freeze_imports
 from cudagraph_gate.pilot.instances import try_instances
 from cudagraph_gate.pilot.jobs import RungJob
 from cudagraph_gate.pilot.model_versions import cached_path
@@ -35,5 +36,6 @@ def try_rung(job: RungJob, report: AnswerSink) -> None:
     """Do what the job's kind says and log it. Raises WorkloadError where the workload itself fails."""
     report.progress("loading the workload")
     loaded = load(job.workload, job.device, job.shapes)
+    freeze_imports()
     log = TrialLog(Run(Path(job.folder)), job.shape, report, method=job.method)
     _TRIALS[job.kind](loaded, log, job)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Ended, Recorded, cgate, runs, write
+from command import Ended, Recorded, runs, write
+from served import cgate
 
 TRAFFIC = 'TRAFFIC = {"b1": 3, "b8": 1}\n'
 STRICT = "min_gain = 0.99\n"

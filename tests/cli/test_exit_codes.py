@@ -11,7 +11,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from command import Recorded, cgate, installed, runs, without_gpu, write
+from command import Recorded, installed, runs, without_gpu, write
+from command import cgate as cgate_alone
+from served import cgate
 
 from cudagraph_gate.errors import CgateError, ExitCode
 from cudagraph_gate.evidence import Run, create_run
@@ -83,14 +85,14 @@ def write_run(folder: Path, graph_ns: int) -> Run:
 
 def test_a_graph_without_gain_is_10(tmp_path: Path):
     write_run(tmp_path, graph_ns=1_100_000)
-    ended = cgate(tmp_path, "verdict", "--json", env=dict(os.environ))
+    ended = cgate_alone(tmp_path, "verdict", "--json", env=dict(os.environ))
     found = msgspec.json.decode(ended.out)
     assert (ended.code, found["verdict"], found["stale"]) == (10, "NO-GO", [])
 
 
 def test_the_same_run_with_gain_is_12_since_not_everything_was_tried(tmp_path: Path):
     write_run(tmp_path, graph_ns=600_000)
-    assert cgate(tmp_path, "verdict", env=dict(os.environ)).code == 12
+    assert cgate_alone(tmp_path, "verdict", env=dict(os.environ)).code == 12
 
 
 def test_the_evidence_of_another_machine_is_stale_and_12(tmp_path: Path):
@@ -98,7 +100,7 @@ def test_the_evidence_of_another_machine_is_stale_and_12(tmp_path: Path):
     here = run.fingerprint()
     assert here is not None
     run.write(msgspec.structs.replace(here, identity=here.identity | {"cpu_model": "another"}))
-    ended = cgate(tmp_path, "verdict", "--json", env=dict(os.environ))
+    ended = cgate_alone(tmp_path, "verdict", "--json", env=dict(os.environ))
     found = msgspec.json.decode(ended.out)
     assert (ended.code, found["stale"], found["recorded_verdict"]) == (12, ["cpu_model"], "NO-GO")
 
@@ -372,5 +374,5 @@ def test_the_installed_command_is_the_same(original: Recorded):
     script = installed()
     if script is None:
         pytest.skip("the project is not installed as a command")
-    by_script = cgate(original.folder, "verdict", "--json", entry=(script,))
+    by_script = cgate_alone(original.folder, "verdict", "--json", entry=(script,))
     assert (by_script.code, by_script.out) == (12, original.ended.out)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Ended, cgate, runs, write
+from command import Ended, runs, write
+from served import cgate
 
 LAUNCH_US = 5
 ROUND_US = 400

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from command import LONG_KERNELS, Recorded, cgate, runs, without_gpu, write
+from command import LONG_KERNELS, Recorded, runs, without_gpu, write
+from command import cgate as cgate_alone
+from served import cgate
 
 from cudagraph_gate.model import (
     Diagnosis,
@@ -169,7 +171,7 @@ def test_text_has_80_columns_no_colour_and_says_that_it_is_simulated(long_names:
 
 
 def test_a_narrow_terminal_gets_narrow_tables(original: Recorded):
-    ended = cgate(original.folder, "verdict", env=without_gpu(COLUMNS="60"))
+    ended = cgate_alone(original.folder, "verdict", env=without_gpu(COLUMNS="60"))
     assert max(len(line) for line in ended.out.splitlines()) <= 60
 
 

@@ -7,7 +7,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command import LONG_KERNELS, Ended, Recorded, cgate, runs, write
+from command import LONG_KERNELS, Ended, Recorded, runs, write
+from served import cgate
 
 from cudagraph_gate import pipeline
 from cudagraph_gate.cli import with_bare_shapes

@@ -183,6 +183,15 @@ class CountingAdapter:
     def to_host(self, value: Any) -> HostArray:
         return np.array(value)
 
+    def same_values(self, left: Any, right: Any) -> bool:
+        return np.array_equal(left, right)
+
+    def draw_random(self) -> HostArray | None:
+        return None
+
+    def release_cached(self) -> None:
+        """Nothing is cached."""
+
     def nbytes(self, value: Any) -> int:
         return int(value.nbytes)
 

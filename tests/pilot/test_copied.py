@@ -13,7 +13,8 @@ import pytest
 from cudagraph_gate.adapters.cuda_core import ArrayAdapter
 from cudagraph_gate.device.port import DeviceArray
 from cudagraph_gate.device.simulated import SimulatedDevice
-from cudagraph_gate.pilot.correctness import copied, digest, digests
+from cudagraph_gate.pilot.correctness import copied
+from cudagraph_gate.pilot.digests import digest, digests
 from cudagraph_gate.workload import flatten
 
 

@@ -12,10 +12,9 @@ from cudagraph_gate.adapters.cuda_core import ArrayAdapter
 from cudagraph_gate.model import Reason
 from cudagraph_gate.pilot import correctness
 from cudagraph_gate.pilot.comparing import Moment, Trajectory
-from cudagraph_gate.pilot.correctness import Start
 from cudagraph_gate.pilot.describing import described
 from cudagraph_gate.pilot.instance_set import Arrangement, Instance, InstanceSet, replay, submit
-from cudagraph_gate.pilot.scenarios.builds import instances, with_further_builds
+from cudagraph_gate.pilot.scenarios.builds import finished, instances, moment_of, with_further_builds
 from cudagraph_gate.pilot.scenarios.guards import Guards
 from cudagraph_gate.pilot.scenarios.scene import Outcome, Scene, broke, held
 from cudagraph_gate.pilot.session import Inputs, Session
@@ -91,7 +90,7 @@ class _Turn:
             for given in zip(*(each.expected.start.requests for each in instances), strict=True)
         ]
         return [
-            Trajectory(tuple(moments), correctness.digests(each.session.adapter, each.session.state()))
+            finished(each.session, each.expected.start.state, moments)
             for each, moments in zip(instances, zip(*rounds, strict=True), strict=True)
         ]
 
@@ -104,7 +103,7 @@ class _Turn:
             self._round([instances[(self.turn + number) % len(instances)]], [inputs])[0]
             for number, inputs in enumerate(own.expected.start.requests)
         ]
-        return [Trajectory(tuple(moments), correctness.digests(own.session.adapter, own.session.state()))]
+        return [finished(own.session, own.expected.start.state, moments)]
 
     def _round(self, instances: Sequence[Instance], given: Sequence[Inputs]) -> list[Moment]:
         """One request to each, submitted in an order of the turn's; what each left behind."""
@@ -118,19 +117,10 @@ class _Turn:
         answers = submit([instances[n] for n in order], [framed[n].inputs for n in order], replay)
         self.requests += len(instances)
         self.harmed += before.harmed() + behind.harmed() + sum(each.harmed() for each in framed)
-        return [_moment(each, answers[order.index(place)]) for place, each in enumerate(instances)]
-
-
-def _moment(instance: Instance, outputs: Any) -> Moment:
-    """Outputs and state after a request, read as on the normal path: nothing is restored for it."""
-    session = instance.session
-    now = Start(
-        requests=[()],
-        state={},
-        random=session.adapter.random_state(session.step),
-        changing=instance.expected.start.changing,
-    )
-    return correctness.follow(session, lambda _none: outputs, now, alone=True).moments[0]
+        return [
+            moment_of(each.session, each.expected, answers[order.index(place)])
+            for place, each in enumerate(instances)
+        ]
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,19 @@ it was, and builds it once more where it is not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cudagraph_gate.graphs import GraphKey
 from cudagraph_gate.model import NotMeasured
 from cudagraph_gate.pilot import correctness
-from cudagraph_gate.pilot.correctness import Expectation
+from cudagraph_gate.pilot.comparing import Moment, Trajectory
+from cudagraph_gate.pilot.correctness import Expectation, Start
+from cudagraph_gate.pilot.describing import described
+from cudagraph_gate.pilot.digests import final_state
 from cudagraph_gate.pilot.graph_path import GraphPath
-from cudagraph_gate.pilot.instance_set import Arrangement, InstanceSet, prepare
+from cudagraph_gate.pilot.instance_set import Arrangement, Instance, InstanceSet, prepare, step, submit
 from cudagraph_gate.pilot.jobs import RungJob
 from cudagraph_gate.pilot.memory import MemoryReading, settled_memory
 from cudagraph_gate.pilot.model_versions import graph_key
@@ -24,6 +27,7 @@ from cudagraph_gate.pilot.own_path import PATH_MAKERS
 from cudagraph_gate.pilot.scenarios.proofs import SLACK_BYTES
 from cudagraph_gate.pilot.scenarios.scene import Outcome, Scene, first_difference
 from cudagraph_gate.pilot.session import Session, opened
+from cudagraph_gate.records import Comparison
 from cudagraph_gate.workload import model_version
 
 
@@ -90,12 +94,20 @@ def with_further_builds(scene: Scene, attack: Callable[[Scene], Outcome]) -> Out
     before = _held(scene.session)
     outcome = attack(scene)
     scene.release()
-    if _grown(before, _held(scene.session)) > SLACK_BYTES // 2 or scene.wrong_requests(scene.session.call):
-        # The module refers to one of the further builds: let it refer to the scene's again.
+    put_right(scene, before)
+    return outcome
+
+
+def put_right(scene: Scene, before: MemoryReading | None = None) -> None:
+    """Build the scene's model once more if its normal path is not as it was, or memory not as ``before``.
+
+    The module then refers to one of the further builds: now to the scene's again, and to that alone.
+    """
+    kept = before is not None and _grown(before, _held(scene.session)) > SLACK_BYTES // 2
+    if kept or scene.wrong_requests(scene.session.call):
         scene.announce("building once more")
         scene.session = opened(scene.loaded, scene.job.shape, scene.job.seed)
         scene.expected = correctness.expect(scene.session, scene.input_sets)
-    return outcome
 
 
 def _held(session: Session) -> MemoryReading:
@@ -144,10 +156,55 @@ def instances(scene: Scene) -> InstanceSet:
 def apart(scene: Scene) -> Apart:
     """Which builds an application with several threads would use, without any graphs of them yet.
 
-    Raises what the workload or the device raised.
+    Both paths must leave each other alone: builds that share a buffer of their module have graphs that do,
+    and normal paths that do not. Raises what the workload or the device raised.
     """
     made = instances(scene)
     made.release()
-    if made.checked.wrong or made.arrangement is Arrangement.TURNS:
-        return Apart((Model.of(scene),), overlap=False, why=made.note or made.checked.detail)
-    return Apart(tuple(Model(each.session, each.expected) for each in made.instances), overlap=True)
+    why = made.note or made.checked.detail
+    if not made.checked.wrong and made.arrangement is not Arrangement.TURNS:
+        why = _disturbed(made.instances)
+        if not why:
+            return Apart(tuple(Model(each.session, each.expected) for each in made.instances), overlap=True)
+    del made
+    put_right(scene)
+    return Apart((Model.of(scene),), overlap=False, why=why)
+
+
+def _disturbed(made: Sequence[Instance]) -> str:
+    """How normal paths that run at the same time disturb each other; empty: they do not."""
+    for each in made:
+        correctness.restore(each.session, each.expected.start)
+    rounds = []
+    for requests in zip(*(each.expected.start.requests for each in made), strict=True):
+        pairs = zip(made, requests, strict=True)
+        given = [tuple(map(each.session.adapter.static_like, inputs)) for each, inputs in pairs]
+        made[0].session.device.synchronize()
+        answers = zip(made, submit(made, given, step), strict=True)
+        rounds.append([moment_of(each.session, each.expected, outputs) for each, outputs in answers])
+    for each, moments in zip(made, zip(*rounds, strict=True), strict=True):
+        for found in _compared(each, moments):
+            if not found.equal:
+                return f"normal paths that run at a time disturb each other: {described(found)}"
+    return ""
+
+
+def _compared(each: Instance, moments: Sequence[Moment]) -> Iterator[Comparison]:
+    actual = finished(each.session, each.expected.start.state, moments)
+    return correctness.compare_paths(each.session, each.expected, actual)
+
+
+def moment_of(session: Session, expected: Expectation, outputs: Any) -> Moment:
+    """Outputs and state after a request, read as on the normal path: nothing is restored for it."""
+    now = Start(
+        requests=[()],
+        state={},
+        random=session.adapter.random_state(session.step),
+        changing=expected.start.changing,
+    )
+    return correctness.follow(session, lambda _none: outputs, now, alone=True).moments[0]
+
+
+def finished(session: Session, start: Mapping[str, Any], moments: Sequence[Moment]) -> Trajectory:
+    """A trajectory that ends here; ``start`` is the state that it began with."""
+    return Trajectory(tuple(moments), final_state(session, start))

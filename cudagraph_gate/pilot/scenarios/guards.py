@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from cudagraph_gate.pilot.correctness import digest
+from cudagraph_gate.pilot.digests import digest
 from cudagraph_gate.pilot.session import Session
 
 COPIES: Final = 4

@@ -11,7 +11,7 @@ import numpy as np
 
 from cudagraph_gate.evidence import Run
 from cudagraph_gate.model import Value
-from cudagraph_gate.pilot.correctness import digest
+from cudagraph_gate.pilot.digests import digest
 from cudagraph_gate.pilot.memory import settled_memory
 from cudagraph_gate.pilot.scenarios.scene import Scene
 

@@ -11,7 +11,8 @@ from cudagraph_gate.errors import DeviceError
 from cudagraph_gate.graphs import GraphedStep, InputRules, State
 from cudagraph_gate.graphs.update import Bounds
 from cudagraph_gate.model import Reason
-from cudagraph_gate.pilot.correctness import device_arrays, digests
+from cudagraph_gate.pilot.correctness import device_arrays
+from cudagraph_gate.pilot.digests import digests
 from cudagraph_gate.pilot.scenarios.falling_back import blamed, held_if_usable, not_fallen_back
 from cudagraph_gate.pilot.scenarios.misfits import KINDS, Misfit, limits, misfits
 from cudagraph_gate.pilot.scenarios.scene import Outcome, Scene, broke, does_not_apply, held, undecided

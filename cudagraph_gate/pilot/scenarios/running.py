@@ -11,14 +11,20 @@ from cudagraph_gate.errors import DeviceError, WorkloadError
 from cudagraph_gate.evidence import Run
 from cudagraph_gate.model import SCENARIO_BY_NAME, Scenario
 from cudagraph_gate.pilot.blame import blame
+from cudagraph_gate.pilot.garbage import freeze_imports
 from cudagraph_gate.pilot.jobs import ScenarioJob
 from cudagraph_gate.pilot.scenarios import (
+    beside,
     cancelled,
     capturing,
+    churn,
     context_rebuild,
     device_loss,
+    drill,
     out_of_memory,
     parameters,
+    switching,
+    threads,
 )
 from cudagraph_gate.pilot.scenarios.proofs import Baseline, proofs
 from cudagraph_gate.pilot.scenarios.scene import Outcome, Scene, broke, does_not_apply
@@ -44,6 +50,13 @@ ATTACKS: Final[Mapping[str, Attack]] = {
     "context-rebuild": context_rebuild.context_rebuild,
     "hang": device_loss.hang,
     "cancelled-request": cancelled.cancelled,
+    "model-switch": switching.model_switch,
+    "version-upgrade": switching.version_upgrade,
+    "eviction-under-load": threads.eviction_under_load,
+    "allocator-churn": churn.allocator_churn,
+    "shared-executable": threads.shared_executable,
+    "instances-with-canaries": beside.instances_with_canaries,
+    "drill": drill.drill,
 }
 """What injects each scenario's fault."""
 _LOST: Final[list[object]] = []
@@ -56,6 +69,7 @@ def try_scenario(job: ScenarioJob, report: AnswerSink) -> None:
     report.progress(f"{job.scenario}: loading the workload", Phase.SCENARIO)
     spec = SCENARIO_BY_NAME[job.scenario]
     loaded = load(job.workload, job.device, job.shapes)
+    freeze_imports()
     log = TrialLog(Run(Path(job.folder)), job.shape, report, method=job.method)
     log.phase = Phase.SCENARIO
     if job.method == "own" and not spec.own_path:
