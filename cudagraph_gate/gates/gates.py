@@ -5,8 +5,9 @@ from __future__ import annotations
 from msgspec import structs
 
 from cudagraph_gate.evidence import PILOT_LOG
-from cudagraph_gate.gates.check import Gate, undecided
+from cudagraph_gate.gates.check import Gate
 from cudagraph_gate.gates.comparison import comparison_gate
+from cudagraph_gate.gates.drill import drill_checks, measured_drill
 from cudagraph_gate.gates.environment import environment_gate
 from cudagraph_gate.gates.explicit import explicit_conditions
 from cudagraph_gate.gates.judged_trial import JudgedTrial
@@ -20,7 +21,7 @@ from cudagraph_gate.gates.segment import other_path_condition, segment_gate, uns
 from cudagraph_gate.gates.uses import use_conditions
 from cudagraph_gate.gates.whole_request import measured_whole_request, whole_request_conditions
 from cudagraph_gate.gates.wording import one_line
-from cudagraph_gate.model import GateResult, Reason
+from cudagraph_gate.model import GateResult
 from cudagraph_gate.records import RungEnded
 
 HARD_SCENARIOS = Gate(5, "hard scenarios", (PILOT_LOG,))
@@ -41,7 +42,11 @@ def run_gates(trial: JudgedTrial, last: RungEnded, stale: tuple[str, ...]) -> tu
         lifecycle_gate(view, policy),
         HARD_SCENARIOS.result(hard_scenario_checks(attacked), measured_scenarios(attacked), {}),
         structs.replace(comparison, measured=measured),
-        _not_part(DRILL, "the drill is not part of this version of the trial"),
+        DRILL.result(
+            drill_checks(attacked, policy),
+            measured_drill(attacked),
+            {"max_tail_regression": policy.max_tail_regression},
+        ),
     )
 
 
@@ -67,7 +72,3 @@ def excluded_shapes(trial: JudgedTrial) -> tuple[str, ...]:
     """A condition for each other shape for which the trial did not hold, with the reason."""
     found = ((shape.shape, trial.exclusion(shape)) for shape in trial.view.others)
     return tuple(one_line(f"shape {name} excluded: {reason}") for name, reason in found if reason)
-
-
-def _not_part(gate: Gate, sentence: str) -> GateResult:
-    return gate.result([undecided(Reason.NOT_TRIED, sentence)], {}, {})

@@ -124,11 +124,25 @@ def line_of(path: Path, code: str) -> int:
 
 
 def options(
-    folder: Path, *, shapes: str | None = None, limit_s: float = 60.0, rungs: int = 2
+    folder: Path,
+    *,
+    shapes: str | None = None,
+    limit_s: float = 60.0,
+    rungs: int = 2,
+    scenarios: tuple[str, ...] = (),
 ) -> pipeline.Options:
-    """Simulated device, evidence beside the workload. Two rungs need one worker, more need more."""
-    root = folder / "runs"
-    return pipeline.Options(device="simulated", shapes=shapes, limit_s=limit_s, rungs=rungs, root=root)
+    """Simulated device, evidence beside the workload. Two rungs need one worker, more need more.
+
+    So does each hard scenario.
+    """
+    return pipeline.Options(
+        device="simulated",
+        shapes=shapes,
+        limit_s=limit_s,
+        rungs=rungs,
+        scenarios=scenarios,
+        root=folder / "runs",
+    )
 
 
 @dataclass(frozen=True)
