@@ -331,7 +331,7 @@ def _attack(scenarios: str | None, skip: str | None, quick: bool) -> dict[str, A
 
     if scenarios is not None and quick:
         raise UsageError("--quick chooses scenarios itself", hint="leave out one of --quick and --scenarios")
-    chosen = () if scenarios is None else scenario_names(scenarios, "--scenarios")
+    chosen = None if scenarios is None else scenario_names(scenarios, "--scenarios")
     left_out = () if skip is None else scenario_names(skip, "--skip")
     return {"scenarios": chosen, "skip": left_out, "quick": quick}
 

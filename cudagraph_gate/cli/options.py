@@ -53,10 +53,13 @@ Rungs = Annotated[
 ]
 Scenarios = Annotated[
     str | None,
-    typer.Option(metavar="LIST", help="Hard scenarios to run, by name with commas; all by default."),
+    typer.Option(metavar="LIST", help="Hard scenarios to run, by name, with commas between; all by default."),
 ]
 Skip = Annotated[
-    str | None, typer.Option(metavar="LIST", help="Hard scenarios to leave out; their gate is unknown then.")
+    str | None,
+    typer.Option(
+        metavar="LIST", help="Hard scenarios to leave out, or all; what is left out leaves its gate unknown."
+    ),
 ]
 Quick = Annotated[
     bool, typer.Option("--quick", help="Only the hard scenarios that find most; never enough for GO.")

@@ -31,7 +31,7 @@ class Options:
     trace_children: bool = False
     rungs: int = LAST_RUNG
     """The highest rung of the ladder that is tried."""
-    scenarios: tuple[str, ...] | None = ()
+    scenarios: tuple[str, ...] | None = None
     """The hard scenarios that are run; None: all."""
     skip: tuple[str, ...] = ()
     """Hard scenarios that are left out."""

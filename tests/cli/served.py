@@ -13,7 +13,7 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
-from command import Ended, without_gpu
+from command import Ended, unattacked, without_gpu
 
 SERVER = Path(__file__).with_name("command_server.py")
 
@@ -29,7 +29,7 @@ def cgate(folder: Path, *arguments: str) -> Ended:
             file.touch()
         command = {
             "folder": str(folder),
-            "arguments": arguments,
+            "arguments": unattacked(arguments),
             "environment": without_gpu(),
             "files": [str(file) for file in files],
         }

@@ -1,4 +1,4 @@
-"""An attack whose workers, or whose parent, are killed keeps what was finished and is judged as far as it got."""
+"""An attack whose worker or parent is killed keeps what was finished, and is judged as far as it got."""
 
 from __future__ import annotations
 
