@@ -6,6 +6,7 @@ Each line of standard input is a command, as JSON; each line of standard output 
 from __future__ import annotations
 
 import gc
+import importlib.util
 import json
 import os
 import signal
@@ -14,6 +15,22 @@ from typing import Any
 
 from cudagraph_gate.cli import main
 
+IMPORTED = (
+    "cudagraph_gate.diagnosis.hta",
+    "cudagraph_gate.diagnosis.segment_dot",
+    "cudagraph_gate.pipeline",
+    "cudagraph_gate.report",
+    "cudagraph_gate.report.terminal",
+    "cudagraph_gate.timeline.importing",
+    "cudagraph_gate.timeline.kineto",
+    "cudagraph_gate.timeline.nsys",
+    "cudagraph_gate.timeline.perfetto",
+    "pyarrow.parquet",
+    "rich.progress",
+    "typer._adapters",
+    "typer._coercion",
+)
+"""What the commands import when they need it; other versions of typer lack some."""
 LIMIT_S = 120
 
 
@@ -33,6 +50,8 @@ def become(command: dict[str, Any]) -> None:
 
 def serve() -> None:
     """Run commands until there are no more."""
+    for name in filter(importlib.util.find_spec, IMPORTED):
+        importlib.import_module(name)
     gc.freeze()
     while line := sys.stdin.readline():
         child = os.fork()

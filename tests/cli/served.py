@@ -45,7 +45,7 @@ def _server() -> subprocess.Popen[str]:
     """One for the whole session."""
     server = subprocess.Popen(
         [sys.executable, str(SERVER)],
-        env=without_gpu(),
+        env=without_gpu(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1"),  # forks of threads may hang
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
