@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 import typer
 
 from cudagraph_gate import __version__
+from cudagraph_gate.cli.asked import attack_asked, options_asked
 from cudagraph_gate.cli.options import (
     Definitions,
     Device,
@@ -76,7 +77,7 @@ def doctor(device: Device = "auto", as_json: Json = False) -> None:
     from cudagraph_gate.report.doctor import print_examination
 
     with terminal.progress() as report:
-        found = pipeline.examine(_options(device, None, 120.0, report))
+        found = pipeline.examine(options_asked(device, None, 120.0, report))
     if as_json:
         terminal.print_json(machine.examination(found))
         return
@@ -122,7 +123,7 @@ def profile(
     extent = {"duration_s": duration, "iterations": iterations, "trace_children": trace_children}
     interrupted = None
     with terminal.progress() as report:
-        options = _options(device, shapes, time_limit, report, range_name=range_name, **extent)
+        options = options_asked(device, shapes, time_limit, report, range_name=range_name, **extent)
         try:
             done = _profiled(workload, tuple(arguments or ()), source, options)
         except pipeline.Interrupted as early:
@@ -231,9 +232,9 @@ def pilot(
     from cudagraph_gate.report import machine, print_trial, terminal
 
     limits = load_policy(policy, Path.cwd())
-    tried = {"rungs": rungs, "flush_l2": flush_l2, **_attack(scenarios, skip, quick)}
+    tried = {"rungs": rungs, "flush_l2": flush_l2, **attack_asked(scenarios, skip, quick)}
     with terminal.progress() as report:
-        options = _options(device, shapes, time_limit, report, **tried)
+        options = options_asked(device, shapes, time_limit, report, **tried)
         chosen = pipeline.run_for_pilot(workload, run, options)
         pipeline.pilot(chosen, options, limits)
     evidence = pipeline.collect_evidence(chosen)
@@ -302,9 +303,9 @@ def run(
     from cudagraph_gate.report import print_evidence, terminal
 
     limits = load_policy(policy, Path.cwd())
-    tried = {"rungs": rungs, "flush_l2": flush_l2, **_attack(scenarios, skip, quick)}
+    tried = {"rungs": rungs, "flush_l2": flush_l2, **attack_asked(scenarios, skip, quick)}
     with terminal.progress() as show:
-        options = _options(device, shapes, time_limit, show, **tried)
+        options = options_asked(device, shapes, time_limit, show, **tried)
         done, judged = pipeline.run_all(workload, limits, options)
     if not as_json:
         with terminal.result() as console:
@@ -323,35 +324,6 @@ def _judge(folder: Path | None, policy: Path | None) -> tuple[Run, Verdict]:
     chosen = evidence.open_run(folder) if folder else evidence.newest_run()
     terminal.say(f"judging {chosen.name}, a run of {chosen.info().workload}")
     return chosen, pipeline.verdict(chosen, load_policy(policy, Path.cwd()))
-
-
-def _attack(scenarios: str | None, skip: str | None, quick: bool) -> dict[str, Any]:
-    """Which hard scenarios are run. Raises UsageError for names that are none, or that contradict."""
-    from cudagraph_gate.pipeline import scenario_names
-
-    if scenarios is not None and quick:
-        raise UsageError("--quick chooses scenarios itself", hint="leave out one of --quick and --scenarios")
-    chosen = None if scenarios is None else scenario_names(scenarios, "--scenarios")
-    left_out = () if skip is None else scenario_names(skip, "--skip")
-    return {"scenarios": chosen, "skip": left_out, "quick": quick}
-
-
-def _options(
-    device: str, shapes: str | None, limit_s: float, report: Callable[..., None], **recording: Any
-) -> Options:
-    from cudagraph_gate.pipeline import Options
-    from cudagraph_gate.report import terminal
-
-    if device not in ("auto", "cuda", "simulated"):
-        raise UsageError(f"--device {device} is unknown", hint="use auto, cuda or simulated")
-    return Options(
-        device=device,  # type: ignore[arg-type]
-        shapes=shapes,
-        limit_s=limit_s,
-        on_progress=report,
-        warn=terminal.say,
-        **recording,
-    )
 
 
 def _print_verdict(judged: Any, as_json: bool) -> None:

@@ -94,16 +94,15 @@ def finding_checks(trial: ShapeTrial, phases: frozenset[Phase]) -> list[Check]:
     ]
 
 
+def located(sentence: str, call: str, where: str) -> str:
+    """The sentence with the call and the line behind it, as far as they are known."""
+    parts = (f"in {call}" if call else "", f"at {where}" if where else "")
+    place = ", ".join(filter(None, parts))
+    return f"{sentence} ({place})" if place else sentence
+
+
 def _finding_check(finding: Finding) -> Check:
-    place = ", ".join(
-        part
-        for part in (
-            f"in {finding.call}" if finding.call else "",
-            f"at {finding.where}" if finding.where else "",
-        )
-        if part
-    )
-    sentence = f"{finding.message} ({place})" if place else finding.message
+    sentence = located(finding.message, finding.call, finding.where)
     if finding.code in _UNDECIDED_CODES:
         return undecided(finding.code, sentence)
     if finding.code in _WORKLOAD_CODES and before(finding.phase, Phase.CAPTURE):

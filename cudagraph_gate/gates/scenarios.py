@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cudagraph_gate.gates.check import Check, fails, holds, undecided, worker_end, worst
+from cudagraph_gate.gates.check import Check, fails, holds, located, undecided, worker_end, worst
 from cudagraph_gate.gates.trial_view import TrialView
 from cudagraph_gate.gates.wording import one_line
 from cudagraph_gate.model import DRILL, SCENARIOS, GateStatus, Reason, Scenario, WorkerOutcome
@@ -166,17 +166,9 @@ def _end_check(which: str, expected: WorkerOutcome, part: Part) -> Check:
 
 
 def _ended_check(which: str, ended: ScenarioEnded) -> Check:
-    place = ", ".join(
-        part
-        for part in (
-            f"in {ended.call}" if ended.call else "",
-            f"at {ended.where}" if ended.where else "",
-        )
-        if part
-    )
     advice = f"; {ended.advice}" if ended.advice and ended.status is not GateStatus.PASS else ""
-    sentence = f"{which}: {ended.seen}{f' ({place})' if place else ''}{advice}"
-    return Check(ended.status, sentence, ended.code)
+    seen = located(f"{which}: {ended.seen}", ended.call, ended.where)
+    return Check(ended.status, f"{seen}{advice}", ended.code)
 
 
 def _proof_check(which: str, proof: Proof) -> Check:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from msgspec import structs
@@ -17,7 +17,7 @@ from msgspec import structs
 from cudagraph_gate.model import Reason
 from cudagraph_gate.pilot import correctness, measure
 from cudagraph_gate.pilot.comparing import Trajectory
-from cudagraph_gate.pilot.correctness import Expectation, follow
+from cudagraph_gate.pilot.correctness import Expectation, beginning, follow
 from cudagraph_gate.pilot.crew import Crew, Failure
 from cudagraph_gate.pilot.findings import blamed, failures_found
 from cudagraph_gate.pilot.instance_set import (
@@ -195,13 +195,4 @@ class _Server:
         return _ENQUEUE[self.path](self.instance, inputs)
 
     def _expected(self) -> Expectation:
-        return _beginning(self.instance.expected, CHECKED_REQUESTS)
-
-
-def _beginning(expected: Expectation, requests: int) -> Expectation:
-    """The first requests of a trajectory; of the state at its end, only what never changes is compared."""
-    normal, repeated = (
-        replace(path, moments=path.moments[:requests]) for path in (expected.normal, expected.repeated)
-    )
-    start = replace(expected.start, requests=expected.start.requests[:requests])
-    return replace(expected, start=start, normal=normal, repeated=repeated)
+        return beginning(self.instance.expected, CHECKED_REQUESTS)

@@ -100,6 +100,15 @@ def expect(session: Session, input_sets: Sequence[Inputs], *, more: Sequence[Inp
     return Expectation(start, second, third, repeat_tolerances(second, third), tuple(lost))
 
 
+def beginning(expected: Expectation, requests: int) -> Expectation:
+    """The first requests of a trajectory; the state at its end is compared where it never changes."""
+    normal, repeated = (
+        replace(path, moments=path.moments[:requests]) for path in (expected.normal, expected.repeated)
+    )
+    start = replace(expected.start, requests=expected.start.requests[:requests])
+    return replace(expected, start=start, normal=normal, repeated=repeated)
+
+
 def normal_again(session: Session, expected: Expectation) -> Comparison:
     """The normal path's first request once more, against what it gave. Raises what the step raises."""
     first = replace(expected.start, requests=expected.start.requests[:1])

@@ -15,6 +15,8 @@ from pathlib import Path
 
 from command import Ended, unattacked, without_gpu
 
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+"""Keeps NumPy and PyArrow from starting threads, beside which a process had better not be forked."""
 SERVER = Path(__file__).with_name("command_server.py")
 
 
@@ -45,7 +47,7 @@ def _server() -> subprocess.Popen[str]:
     """One for the whole session."""
     server = subprocess.Popen(
         [sys.executable, str(SERVER)],
-        env=without_gpu(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1"),  # forks of threads may hang
+        env=without_gpu(**ONE_THREAD),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

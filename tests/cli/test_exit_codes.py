@@ -376,3 +376,23 @@ def test_the_installed_command_is_the_same(original: Recorded):
         pytest.skip("the project is not installed as a command")
     by_script = cgate_alone(original.folder, "verdict", "--json", entry=(script,))
     assert (by_script.code, by_script.out) == (12, original.ended.out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--scenarios", "hangg"], "--scenarios hangg is no scenario; did you mean hang?"),
+        (["--skip", "drill,nothing"], "--skip nothing is no scenario; known are capture-failure, "),
+        (["--scenarios", ""], "--scenarios names no scenario; known are capture-failure, "),
+        (["--scenarios", "hang", "--quick"], "--quick chooses scenarios itself; leave out one of "),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "pilot"])
+def test_scenarios_that_there_are_not_are_refused_before_anything_is_run(
+    tmp_path: Path, command: str, arguments: list[str], complaint: str
+) -> None:
+    write(tmp_path)
+    ended = cgate(tmp_path, command, "model.py", *arguments)
+    assert ended.code == 2
+    assert ended.complaint.startswith(f"cgate: {complaint}")
+    assert not (tmp_path / ".cgate").exists()

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_timelines import Row, call, causes, diagnosed, kernel, overhead, request, sync
+from made_timelines import Row, call, causes, diagnosed, kernel, overhead, request, sync, timeline
 
+from cudagraph_gate.diagnosis.idle import idle_of_devices
+from cudagraph_gate.diagnosis.submission import operations_with_submission
 from cudagraph_gate.model import Cause
 
 BEFORE = kernel(0, 100, 1)
@@ -224,7 +226,9 @@ def cause_by_submission(
 def test_every_idle_nanosecond_has_the_cause_of_the_reference(
     runs: list[Row], calls: list[Row], marked: list[Row], overheads: list[Row], window: tuple[int, int]
 ) -> None:
-    diagnosis = diagnosed(runs, calls, marked, overheads, window=window)
-    for device in diagnosis.devices:
-        assert device.busy_ns + sum(device.causes.values()) == device.window_ns == window[1] - window[0]
-        assert causes(diagnosis) == reference(runs, calls, marked, overheads, window)
+    recorded = timeline(runs, calls, marked, overheads)
+    for device in idle_of_devices(recorded, operations_with_submission(recorded), window):
+        summary = device.summary
+        assert summary.busy_ns + sum(summary.causes.values()) == summary.window_ns == window[1] - window[0]
+        found = {cause: time for cause, time in summary.causes.items() if time}
+        assert found == reference(runs, calls, marked, overheads, window)

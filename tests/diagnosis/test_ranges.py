@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_timelines import call, diagnosed, kernel, request, span
+from made_timelines import Row, call, diagnosed, kernel, request, span, timeline
 
+from cudagraph_gate.diagnosis.idle import idle_of_devices
+from cudagraph_gate.diagnosis.ranges import ranges_of
+from cudagraph_gate.diagnosis.submission import operations_with_submission
 from cudagraph_gate.model import Cause, IdleCauses, NotMeasured, RangeSummary
 
 ROWS = [kernel(20, 60, 1), kernel(40, 80, 2, stream=8), kernel(130, 150, 3)]
@@ -120,12 +123,19 @@ RANGES = st.lists(
 )
 
 
+def summaries(ranges: list[Row]) -> tuple[RangeSummary, ...]:
+    """What is told of them, and nothing else."""
+    recorded = timeline(ROWS, CALLS, ranges)
+    operations, window = operations_with_submission(recorded), recorded.window()
+    return ranges_of(recorded, operations, window, idle_of_devices(recorded, operations, window))
+
+
 @settings(max_examples=25)
 @given(RANGES)
 def test_what_names_hold_is_the_sum_of_what_their_ranges_hold(drawn: list[tuple[int, int, str]]) -> None:
     ranges = [span(name, start, start + length) for start, length, name in drawn]
-    found = {one.name: one for one in diagnosed(ROWS, CALLS, ranges).ranges}
-    alone = [one for row in ranges for one in diagnosed(ROWS, CALLS, [row]).ranges]
+    found = {one.name: one for one in summaries(ranges)}
+    alone = [one for row in ranges for one in summaries([row])]
     for name, summary in found.items():
         parts = [one for one in alone if one.name == name]
         for field in ("count", "wall_ns", "busy_ns", "operations", "submissions"):

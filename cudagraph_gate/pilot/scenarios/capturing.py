@@ -13,12 +13,13 @@ from typing import Any, Final
 import numpy as np
 
 from cudagraph_gate.errors import DeviceError
-from cudagraph_gate.graphs import GraphedStep, State, contents
+from cudagraph_gate.graphs import GraphedStep, contents
 from cudagraph_gate.model import Reason
 from cudagraph_gate.pilot.blame import blame
 from cudagraph_gate.pilot.crew import attach
+from cudagraph_gate.pilot.scenarios.falling_back import held_if_usable, not_fallen_back
 from cudagraph_gate.pilot.scenarios.injecting import Injected, calls_of
-from cudagraph_gate.pilot.scenarios.scene import Outcome, Scene, broke, held
+from cudagraph_gate.pilot.scenarios.scene import Outcome, Scene, broke
 from cudagraph_gate.records import Finding, Phase
 from cudagraph_gate.workload.calls import error_text
 
@@ -51,10 +52,10 @@ def prohibited_call(scene: Scene) -> Outcome:
         if attempt.error is None:
             return _went_through(attempt, "a device synchronisation inside capture")
         refused.append(_blamed(scene, attempt.error))
-        if complaint := _not_fallen_back(scene, attempt):
+        if complaint := not_fallen_back(scene, attempt.graphed, "a failed capture"):
             return complaint
     named = ", ".join(dict.fromkeys(finding.call or finding.message for finding in refused))
-    return _usable_again(scene, f"refused {len(refused)} times ({named})")
+    return held_if_usable(scene, f"refused {len(refused)} times ({named})")
 
 
 def user_exception(scene: Scene) -> Outcome:
@@ -73,9 +74,9 @@ def user_exception(scene: Scene) -> Outcome:
                 f"the step's own exception was hidden by another: {error_text(attempt.error)}",
             )
         passed += 1
-        if complaint := _not_fallen_back(scene, attempt):
+        if complaint := not_fallen_back(scene, attempt.graphed, "a failed capture"):
             return complaint
-    return _usable_again(scene, f"the exception reached the caller {passed} times")
+    return held_if_usable(scene, f"the exception reached the caller {passed} times")
 
 
 def synchronised_inside(scene: Scene) -> Outcome:
@@ -87,7 +88,7 @@ def synchronised_inside(scene: Scene) -> Outcome:
         (attempt,) = _attempts(scene, action(scene), points=1)
         if attempt.error is not None:
             seen.append(f"{name} is refused ({_call(scene, attempt.error)})")
-            if complaint := _not_fallen_back(scene, attempt):
+            if complaint := not_fallen_back(scene, attempt.graphed, "a failed capture"):
                 return complaint
             continue
         captured = attempt.graphed.graph
@@ -95,7 +96,7 @@ def synchronised_inside(scene: Scene) -> Outcome:
             return _went_through(attempt, name)
         seen.append(f"{name} stays outside the graph")
         attempt.graphed.invalidate()
-    return _usable_again(scene, ", ".join(seen))
+    return held_if_usable(scene, ", ".join(seen))
 
 
 def unjoined_stream(scene: Scene) -> Outcome:
@@ -113,10 +114,10 @@ def unjoined_stream(scene: Scene) -> Outcome:
     found = _blamed(scene, attempt.error)
     if found.code is not Reason.UNJOINED_STREAM:
         return broke(found.code, f"refused, but not as an unjoined stream: {found.message}")
-    if complaint := _not_fallen_back(scene, attempt):
+    if complaint := not_fallen_back(scene, attempt.graphed, "a failed capture"):
         return complaint
     scratch.free()
-    return _usable_again(scene, "refused as an unjoined stream")
+    return held_if_usable(scene, "refused as an unjoined stream")
 
 
 def noisy_neighbour(scene: Scene) -> Outcome:
@@ -148,7 +149,7 @@ def noisy_neighbour(scene: Scene) -> Outcome:
             f"{len(failed)} of {CAPTURES} captures failed beside another thread: {failed[0]}",
             advice="capture while no other thread uses CUDA",
         )
-    return _usable_again(scene, f"{CAPTURES} of {CAPTURES} captures, {neighbour.rounds} rounds beside them")
+    return held_if_usable(scene, f"{CAPTURES} of {CAPTURES} captures, {neighbour.rounds} rounds beside them")
 
 
 class _Neighbour:
@@ -223,24 +224,6 @@ def _attempt(graphed: GraphedStep, step: Injected) -> Attempt:
     except (Exception, SystemExit) as error:  # noqa: BLE001  (whatever the fault leads to is looked at)
         return Attempt(graphed, error, step.fired)
     return Attempt(graphed, None, step.fired)
-
-
-def _not_fallen_back(scene: Scene, attempt: Attempt) -> Outcome | None:
-    """The complaint if the failed graph could still be used, or its step no longer can."""
-    if attempt.graphed.state is not State.FALLBACK:
-        return broke(
-            Reason.CAPTURE_ILLEGAL, f"after a failed capture the graphed step is {attempt.graphed.state}"
-        )
-    if difference := scene.wrong_requests(lambda inputs: attempt.graphed(*inputs)):
-        return broke(Reason.WRONG_OUTPUT, f"after a failed capture the normal path goes wrong: {difference}")
-    return None
-
-
-def _usable_again(scene: Scene, seen: str) -> Outcome:
-    """Whether the next graph of this process can be made and is right."""
-    if difference := scene.wrong(scene.graph().replay):
-        return broke(Reason.WRONG_OUTPUT, f"{seen}; the next graph is wrong: {difference}")
-    return held(f"{seen}; the next graph is right")
 
 
 def _went_through(attempt: Attempt, what: str) -> Outcome:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from cudagraph_gate.graphs import GraphedStep
 from cudagraph_gate.model import GateStatus, Reason
 from cudagraph_gate.pilot import correctness
-from cudagraph_gate.pilot.correctness import Expectation
+from cudagraph_gate.pilot.correctness import Expectation, beginning
 from cudagraph_gate.pilot.describing import described
 from cudagraph_gate.pilot.graph_path import GraphPath
 from cudagraph_gate.pilot.jobs import ScenarioJob
@@ -134,12 +134,3 @@ def first_difference(session: Session, expected: Expectation, step: Callable[[In
     actual = correctness.follow(session, step, expected.start)
     found = correctness.compare_paths(session, expected, actual)
     return next((described(each) for each in found if not each.equal), "")
-
-
-def beginning(expected: Expectation, requests: int) -> Expectation:
-    """The first requests of a trajectory; the state at its end is compared where it never changes."""
-    normal, repeated = (
-        replace(path, moments=path.moments[:requests]) for path in (expected.normal, expected.repeated)
-    )
-    start = replace(expected.start, requests=expected.start.requests[:requests])
-    return replace(expected, start=start, normal=normal, repeated=repeated)
