@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -17,14 +16,6 @@ from cudagraph_gate.pilot.afterwards import FIRST_LOOK, WALK_REQUESTS, Afterward
 from cudagraph_gate.pilot.graph_path import ready_graph
 from cudagraph_gate.pilot.measure import Request, blocks, graph_request, normal_request
 from cudagraph_gate.records import Finding, PathName, Phase
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _only_new_objects_are_collected() -> Iterator[None]:
-    gc.freeze()  # a test process holds so many that a collection before each block takes seconds
-    yield
-    gc.unfreeze()
-
 
 WEIGHTS = """
         def build(shape):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast
@@ -25,13 +23,6 @@ from cudagraph_gate.pilot.session import Inputs
 from cudagraph_gate.records import PathName
 
 OWN: tuple[PathName, ...] = ("normal", "graph")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _only_new_objects_are_collected() -> Iterator[None]:
-    gc.freeze()  # a test process holds so many that a collection before each block takes seconds
-    yield
-    gc.unfreeze()
 
 
 # --- where the inputs of a block lie ------------------------------------------------------------------

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import statistics
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +26,6 @@ from cudagraph_gate.pilot.measure import (
 )
 from cudagraph_gate.pilot.own_path import OwnPath
 from cudagraph_gate.records import PathName, Phase
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _only_new_objects_are_collected() -> Iterator[None]:
-    gc.freeze()  # a test process holds so many that a collection before each block takes seconds
-    yield
-    gc.unfreeze()
-
 
 SAME = """
         def build_graphed(shape):

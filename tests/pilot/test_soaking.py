@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,13 +36,6 @@ def step(x):
     add(work, 1)
     return work
 """
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _only_new_objects_are_collected() -> Iterator[None]:
-    gc.freeze()  # a test process holds so many that dozens of collections take seconds
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +14,6 @@ from cudagraph_gate.gates.memory import Course, memory_checks
 from cudagraph_gate.gates.policy import Policy
 from cudagraph_gate.model import GateStatus, Reason
 from cudagraph_gate.records import Phase
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _only_new_objects_are_collected() -> Iterator[None]:
-    gc.freeze()  # a test process holds so many that dozens of collections take seconds
-    yield
-    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,6 @@ def test_nobody_else_uses_the_simulated_device() -> None:
     assert other_processes(SimulatedDevice()) == 0
 
 
-
 @pytest.mark.parametrize(
     ("listed", "others"),
     [

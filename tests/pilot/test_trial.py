@@ -55,7 +55,8 @@ def test_the_log_starts_with_what_is_tried_and_ends_with_the_rungs_that_were_cli
     first, *_, last, one, two = whole.run.records()
     assert isinstance(first, TrialStarted)
     assert (first.workload, first.shapes, first.simulated) == (str(whole.path), ("default",), True)
-    assert last == WorkerEnd(stage="pilot", outcome="finished", exit_code=0)
+    assert isinstance(last, WorkerEnd)
+    assert last == WorkerEnd(stage="pilot", outcome="finished", exit_code=0, elapsed=last.elapsed)
     assert [type(rung) for rung in (one, two)] == [RungEnded, RungEnded]
     assert [(rung.number, rung.status) for rung in whole.rungs] == [
         (1, GateStatus.PASS),
