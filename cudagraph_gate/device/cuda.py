@@ -94,6 +94,7 @@ class CudaArray:
         """Give the memory back."""
         if self._owner is None and self._pointer:
             call(driver().cuMemFree, self._pointer)
+            self._device.note_free(self._pointer, self.nbytes)
             self._pointer = 0
 
     def __del__(self) -> None:
@@ -213,6 +214,7 @@ class CudaDevice(Device):
         self._compute_capability = (core.compute_capability.major, core.compute_capability.minor)
         self._legacy = CudaStream(bindings.CUstream(0), blocking=True)
         self._default = self.create_stream()
+        self._freed: list[tuple[int, int]] | None = None
         self._capturing: list[tuple[int, Stream]] = []
         """Captures that were begun and not ended: thread and stream."""
 
@@ -259,6 +261,21 @@ class CudaDevice(Device):
     def fill(self, target: DeviceArray, byte: int, stream: Stream | None = None) -> None:
         """Enqueue a memset."""
         call(driver().cuMemsetD8Async, target.pointer, byte, target.nbytes, self._handle(stream))
+
+    @contextmanager
+    def watching_frees(self) -> Iterator[list[tuple[int, int]]]:
+        """What :meth:`CudaArray.free` gives back meanwhile."""
+        freed: list[tuple[int, int]] = []
+        self._freed = freed
+        try:
+            yield freed
+        finally:
+            self._freed = None
+
+    def note_free(self, pointer: int, nbytes: int) -> None:
+        """An array was given back."""
+        if self._freed is not None:
+            self._freed.append((pointer, nbytes))
 
     def memory_info(self) -> MemoryInfo:
         """Memory of the whole device."""

@@ -123,6 +123,15 @@ class Device(ABC):
         """Enqueue a memset of every byte."""
 
     @abstractmethod
+    @contextmanager
+    def watching_frees(self) -> Iterator[list[tuple[int, int]]]:
+        """Address and size of every array of this device that is freed in the block, as it happens.
+
+        Blocks do not nest; memory that a framework's own allocator holds is not among them.
+        """
+        yield []
+
+    @abstractmethod
     def memory_info(self) -> MemoryInfo:
         """Free and total memory of the whole device, other processes included."""
 

@@ -118,6 +118,17 @@ class SimulatedDevice(Device):
         """Enqueue a memset."""
         self._enqueue("cuMemsetD8Async", self.spec.copy_call_ns, FillWork(Region.of(target), byte), stream)
 
+    @contextmanager
+    def watching_frees(self) -> Iterator[list[tuple[int, int]]]:
+        """What is released meanwhile."""
+        memory = self._engine.memory
+        released: list[tuple[int, int]] = []
+        memory.released = released
+        try:
+            yield released
+        finally:
+            memory.released = None
+
     def memory_info(self) -> MemoryInfo:
         """Memory of the device: arrays in units of 256 bytes, and executable graphs."""
         with self._engine.call("cuMemGetInfo", self.spec.event_call_ns):

@@ -81,6 +81,8 @@ class DeviceMemory:
         self._bases: list[int] = []  # ascending: new blocks are only ever put at the end
         self._blocks: dict[int, _Block] = {}
         self._freed: dict[int, list[int]] = {}
+        self.released: list[tuple[int, int]] | None = None
+        """Address and size of what is released, while somebody wants to know."""
 
     def allocate(self, nbytes: int) -> int:
         """Address of ``nbytes`` poisoned bytes: of the last freed block of this size, else of a new one."""
@@ -104,6 +106,8 @@ class DeviceMemory:
             raise device_error("CUDA_ERROR_INVALID_VALUE", "cuMemFree", detail=detail)
         block.turn(live=False)
         self._freed.setdefault(block.size, []).append(pointer)
+        if self.released is not None:
+            self.released.append((pointer, block.size))
         self.give_back(block.size)
 
     def reserve(self, nbytes: int, call: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import linecache
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -32,8 +34,11 @@ _ADVICE: Final[Mapping[Reason, str]] = {
     Reason.UNJOINED_STREAM: "let the step's stream wait for an event of every stream that it forked",
     Reason.MEMORY: "free memory or use a smaller shape: a graph keeps its buffers for as long as it lives",
     Reason.CRASH: "run the normal path under compute-sanitizer",
-    Reason.CAPTURE_INTERFERENCE: "capture while no other thread uses CUDA",
+    Reason.CAPTURE_INTERFERENCE: "capture thread-locally, or while no other thread uses CUDA",
 }
+INVALIDATED: Final = "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
+OWN_THREADS: Final = "cgate"
+"""Begins the names of the trial's own threads, which leave captures alone."""
 _CAPTURE_PHASES: Final = (Phase.CAPTURE, Phase.INSTANTIATE, Phase.UPLOAD)
 
 
@@ -63,12 +68,29 @@ def reason_code(error: Exception | SystemExit, phase: Phase) -> Reason:
     if isinstance(error, DeviceError) and error.code in _BY_CODE:
         return _BY_CODE[error.code]
     if isinstance(error, CaptureError):
-        return Reason.CAPTURE_ILLEGAL
+        return _of_capture(error)
     text = _first_line(error).lower()  # further lines are advice, which names other errors
     known = next((reason for words, reason in _BY_TEXT.items() if words in text), None)
     if known is not None:
         return known
     return Reason.CAPTURE_ILLEGAL if phase in _CAPTURE_PHASES else Reason.WORKLOAD
+
+
+def _of_capture(error: CaptureError) -> Reason:
+    """A capture that was invalidated without any refused call of this thread: another one's call did it."""
+    chain: BaseException | None = error
+    while chain is not None:
+        if isinstance(chain, CaptureError) and chain.code != INVALIDATED:
+            return Reason.CAPTURE_ILLEGAL
+        chain = chain.__cause__ or chain.__context__
+    return Reason.CAPTURE_INTERFERENCE if _other_threads() else Reason.CAPTURE_ILLEGAL
+
+
+def _other_threads() -> bool:
+    """Whether the workload has, or had, threads of its own: the error may have ended them meanwhile."""
+    made = (each for each in gc.get_objects() if issubclass(type(each), threading.Thread))
+    main = threading.main_thread()
+    return any(thread is not main and not thread.name.startswith(OWN_THREADS) for thread in made)
 
 
 def _call(error: Exception | SystemExit, where: str, folder: Path) -> str:

@@ -32,7 +32,7 @@ from cudagraph_gate.pilot.comparing import (
     difference,
     repeat_tolerances,
 )
-from cudagraph_gate.pilot.digests import AS_AT_START, final_state
+from cudagraph_gate.pilot.digests import AS_AT_START, changed_state, final_state
 from cudagraph_gate.pilot.session import Inputs, Session
 from cudagraph_gate.records import Comparison
 from cudagraph_gate.workload import call_user, flatten
@@ -89,13 +89,16 @@ def expect(session: Session, input_sets: Sequence[Inputs], *, more: Sequence[Inp
         random=adapter.random_state(session.step),
     )
     lost: dict[str, None] = {}
+    changing: set[str] = set()
 
     def watch(given: Inputs, passed: Inputs, returned: Any) -> None:
         lost.update(dict.fromkeys(changed_unseen(session, given, passed, returned)))
+        changing.update(changed_state(session, start.state, besides=changing))
 
     first = follow(session, session.call, start, after_each=watch)
-    changing = frozenset(name for name, told in first.final_state.items() if told != AS_AT_START)
-    start = replace(start, changing=changing)
+    # What ``between`` changes shows at the end only, what it puts back only before it.
+    changing.update(name for name, told in first.final_state.items() if told != AS_AT_START)
+    start = replace(start, changing=frozenset(changing))
     second, third = (follow(session, session.call, start) for _ in range(2))
     return Expectation(start, second, third, repeat_tolerances(second, third), tuple(lost))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +28,15 @@ def final_state(session: Session, start: Mapping[str, Any]) -> dict[str, str]:
         else digest(adapter.to_host(value))
         for name, value in session.state().items()
     }
+
+
+def changed_state(session: Session, start: Mapping[str, Any], *, besides: Collection[str] = ()) -> list[str]:
+    """Names of the state arrays that do not hold what they held at the start, but for those known already."""
+    return [
+        name
+        for name, value in session.state().items()
+        if name not in besides and not (name in start and session.adapter.same_values(value, start[name]))
+    ]
 
 
 def digests(adapter: Adapter, named: Mapping[str, Any]) -> dict[str, str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from msgspec import structs
 
@@ -15,6 +15,9 @@ from cudagraph_gate.pilot.blame import blame
 from cudagraph_gate.pilot.explaining import Explanation
 from cudagraph_gate.pilot.trial_log import TrialLog
 from cudagraph_gate.records import Finding
+
+GROWN_BYTES: Final = 8 * 1024**2
+"""The driver hands out 2 MiB at a time, and keeps some for later."""
 
 
 def blamed(error: Exception | SystemExit, log: TrialLog, folder: Path) -> Finding:
@@ -117,6 +120,24 @@ class Findings:
             f"from the same state and inputs {name} differs at each call of the normal path, "
             "and never between replays",
             "keep what changes from call to call (counters, schedules, seeds) in device memory",
+        )
+
+    def grown(self, used_bytes: Sequence[int], blocks: int) -> None:
+        """Device memory that an own path took while it was timed on inputs at ever new addresses.
+
+        ``used_bytes`` before, in the middle and at the end: what goes on growing is no first use.
+        """
+        begin, middle, end = used_bytes
+        nbytes = end - begin
+        if nbytes < GROWN_BYTES:
+            return
+        goes_on = end - middle > (middle - begin) // 2
+        self._find(
+            Reason.MEMORY_GROWTH,
+            f"device memory grew by {nbytes / 1024**2:.1f} MiB over {blocks} timed blocks: "
+            "graphs, or what belongs to them, are made for inputs that differ in their address only",
+            "key graphs by shape and dtype, and copy the inputs to where the graph reads them",
+            blocks=goes_on,
         )
 
     def explained(self, why: Explanation) -> None:

@@ -21,12 +21,14 @@ from cudagraph_gate.pilot.comparing import compare_repeats, uninformative
 from cudagraph_gate.pilot.escaped import escaped_findings, record_capture
 from cudagraph_gate.pilot.explaining import Case, drawn_by_chance, explain
 from cudagraph_gate.pilot.findings import Findings, blamed, failures_found
+from cudagraph_gate.pilot.freed_memory import freed_finding
 from cudagraph_gate.pilot.garbage import freeze_imports
 from cudagraph_gate.pilot.host_endpoints import churn_host, pageable_copies, pageable_finding
 from cudagraph_gate.pilot.input_kinds import extreme_inputs, inputs_finding, kinds_of_inputs
 from cudagraph_gate.pilot.jobs import TrialJob
 from cudagraph_gate.pilot.kept_outputs import overwritten_by_graph, overwritten_finding
 from cudagraph_gate.pilot.making import Making, afterwards_of, making_of, with_normal
+from cudagraph_gate.pilot.memory import settled_memory
 from cudagraph_gate.pilot.model_versions import other_version, version_changed
 from cudagraph_gate.pilot.overlapping import overlap_finding
 from cudagraph_gate.pilot.path_idle import record_paths
@@ -140,6 +142,8 @@ class Trial:
         """What the workload's ``version()`` said before the graph was made."""
         self._exact = True
         """Whether the graph's outputs agree with the normal path's bit by bit."""
+        self._overwrites = False
+        """Whether the graph path overwrites outputs that the normal path leaves alone."""
 
     def run(self) -> None:
         """Run all phases; whatever fails becomes a finding."""
@@ -191,12 +195,22 @@ class Trial:
         expected = self._expect(session, usable, extreme)
         if not self._make(session, making, expected):
             return False
-        making.make_ready()
-        right = self._follow(session, making, expected) and self._time(session, making, usable, expected)
+        with session.device.watching_frees() as freed:
+            making.make_ready()
+            right = self._follow(session, making, expected) and self._time(session, making, usable, expected)
+        if found := freed_finding(log.shape, getattr(making.path, "graph", None), freed, log.method):
+            log.append(found)
+            right = False
         if right:
             if log.method != "explicit":  # it is only shown beside the captured one
                 time_whole_requests(
-                    session, making.path, expected.start, log, self._job.seed, exact=self._exact
+                    session,
+                    making.path,
+                    expected.start,
+                    log,
+                    self._job.seed,
+                    exact=self._exact,
+                    overwrites=self._overwrites,
                 )
             if (version := model_version(session.workload)) != self._version:
                 log.append(version_changed(log, str(self._version), str(version)))
@@ -297,6 +311,7 @@ class Trial:
     def _note_kept(self, session: Session, making: Making, expected: correctness.Expectation) -> None:
         kept = overwritten_by_graph(session, making.path.replay, expected, making.constants())
         if kept:
+            self._overwrites = True
             self._log.append(overwritten_finding(self._log.shape, kept, self._log.method))
 
     def _note(self, moved: dict[str, int], expected: correctness.Expectation, *, varying: bool) -> None:
@@ -324,6 +339,7 @@ class Trial:
             return False
         requests = making.requests()
         clocks = ClockLog(session.device, log)
+        used = [settled_memory(session).device_used_bytes]
         total = measure.BLOCKS_PER_PATH * len(requests)
         for block in measure.blocks(
             session,
@@ -335,9 +351,14 @@ class Trial:
             after_block=clocks.sample,
         ):
             log.append(block)
+            if block.order == total // 2:
+                used.append(settled_memory(session).device_used_bytes)
             if block.order % len(requests) == 0:
                 log.announce(f"timing, block {block.order} of {total}")
         log.memory(session)
+        if log.method == "own":
+            used.append(settled_memory(session).device_used_bytes)
+            self._findings.grown(used, total)
         return afterwards.look()
 
     def _kernels(self, session: Session, making: Making, input_sets: list[Inputs]) -> None:

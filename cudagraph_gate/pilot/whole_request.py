@@ -60,18 +60,26 @@ PATHS: Final[tuple[PathName, ...]] = ("normal", "graph")
 
 
 def time_whole_requests(
-    session: Session, path: GraphPath, start: Start, log: TrialLog, seed: int, *, exact: bool
+    session: Session,
+    path: GraphPath,
+    start: Start,
+    log: TrialLog,
+    seed: int,
+    *,
+    exact: bool,
+    overwrites: bool = False,
 ) -> None:
     """Compare the results of both paths from ``start``'s state, then time them; logs what it finds.
 
     ``exact`` says whether the step's outputs agree bit by bit: then other results are certainly wrong.
+    ``overwrites``: whether the graph path overwrites outputs at a later request, which then is the reason.
     Nothing where the workload declares no ``request``. What the graph path raises, and another result, is a
     finding and ends this phase. Raises WorkloadError where ``request`` fails with the normal step.
     """
     if session.workload.request is None:
         return
     log.begin(Phase.WHOLE_REQUEST)
-    whole = _Whole(session, path, log, seed, exact)
+    whole = _Whole(session, path, log, seed, exact, overwrites)
     try:
         if whole.results_agree(start):
             log.append(whole.share())
@@ -142,6 +150,7 @@ class _Whole:
     log: TrialLog
     seed: int
     exact: bool
+    overwrites: bool
     steps: dict[PathName, ServedStep] = field(init=False)
     pause: Pause | None = field(init=False)
 
@@ -242,7 +251,7 @@ class _Whole:
         near = "" if exact else "; outputs do not agree bit by bit, so this may be their tolerance"
         self._note(
             f"with the graph path request {request} gives another {which} than with the normal step{near}",
-            Reason.WRONG_OUTPUT if exact else Reason.UNMEASURABLE,
+            (Reason.LIFETIME if self.overwrites else Reason.WRONG_OUTPUT) if exact else Reason.UNMEASURABLE,
             "copy (clone) what request keeps of the step's outputs beyond its next call, and give the step "
             "the inputs that the graph was made for (UPDATABLE)",
             blocks=True,

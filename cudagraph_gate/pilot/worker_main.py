@@ -96,7 +96,7 @@ def main(arguments: list[str]) -> int:
     """Run one job; returns the process's exit code."""
     text, messages, liveness, crash = arguments[0], *map(int, arguments[1:4])
     faulthandler.enable(crash)
-    threading.Thread(target=_leave_with_parent, args=(liveness,), daemon=True).start()
+    threading.Thread(target=_leave_with_parent, name="cgate-liveness", args=(liveness,), daemon=True).start()
 
     if text.startswith(WAITS_FOR_JOB):
         text = _waited_for(text.removeprefix(WAITS_FOR_JOB).split(","))

@@ -67,7 +67,7 @@ class Witness:
         self._device = device
         self._asked: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="cgate-witness", daemon=True)
         self._thread.start()
 
     def complaint(self) -> str:
