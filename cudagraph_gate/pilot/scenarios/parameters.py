@@ -58,6 +58,7 @@ def taken(scene: Scene, graphed: GraphedStep, wrong: Sequence[Misfit]) -> Outcom
 
     None: it refuses each as it must, and serves the next request right.
     """
+    _poison(scene, graphed)  # before the outputs are looked at: they may be the inputs, changed in place
     outputs = _digests_of_outputs(scene, graphed)
     for misfit in wrong:
         if complaint := _not_refused(scene, graphed, misfit):
@@ -80,9 +81,6 @@ def _refused_kinds(wrong: Sequence[Misfit]) -> str:
 
 def _not_refused(scene: Scene, graphed: GraphedStep, misfit: Misfit) -> Outcome | None:
     """The complaint about one request; None: it was refused as it must be."""
-    adapter = scene.session.adapter
-    for static in graphed.variables:  # whatever is copied in then shows
-        adapter.poison(static)
     before = _digests_of_inputs(scene, graphed)
     try:
         graphed.replay(misfit.inputs)
@@ -98,6 +96,12 @@ def _not_refused(scene: Scene, graphed: GraphedStep, misfit: Misfit) -> Outcome 
         seen = f"{misfit.what} is refused after inputs of its request were copied"
         return broke(Reason.STATE_MUTATION, seen, advice=_HOW_TO_CHECK)
     return None
+
+
+def _poison(scene: Scene, graphed: GraphedStep) -> None:
+    """Whatever is copied in then shows."""
+    for static in graphed.variables:
+        scene.session.adapter.poison(static)
 
 
 def _digests_of_inputs(scene: Scene, graphed: GraphedStep) -> dict[str, str]:

@@ -122,7 +122,8 @@ class _Switched:
             with self._cache.lease(key, maker) as graphed:
                 if graphed is None:
                     raise maker.failure()
-                if self._graphs.setdefault(name, graphed) is not graphed:
+                self._graphs.setdefault(name, graphed)
+                if [other for other, known in self._graphs.items() if known is graphed] != [name]:
                     raise _Mistaken
                 return graphed.replay(passed)
 

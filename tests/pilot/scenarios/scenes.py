@@ -13,7 +13,10 @@ from cudagraph_gate.evidence import create_run
 from cudagraph_gate.model import GateStatus
 from cudagraph_gate.pilot.jobs import ScenarioJob
 from cudagraph_gate.pilot.scenarios.running import try_scenario
-from cudagraph_gate.records import Proof, Record, ScenarioEnded
+from cudagraph_gate.pilot.scenarios.scene import Scene
+from cudagraph_gate.pilot.session import load
+from cudagraph_gate.pilot.trial_log import TrialLog
+from cudagraph_gate.records import Method, Proof, Record, ScenarioEnded
 
 
 class Silent:
@@ -70,3 +73,21 @@ def seen_file(path: Path, folder: Path, scenario: str, *, shape: str = "default"
     )
     try_scenario(asked, Silent())
     return Seen(tuple(run.records()))
+
+
+def set_scene(folder: Path, scenario: str, text: str = OF_ITS_OWN, *, method: Method = "capture") -> Scene:
+    """The base workload with what ``text`` replaces in it, before any fault."""
+    path = write_workload(folder, text)
+    run = create_run(str(path), "module", "simulated", root=folder / "runs")
+    job = ScenarioJob(
+        scenario=scenario,
+        folder=str(run.folder),
+        workload=str(path),
+        device="simulated",
+        shapes=None,
+        shape="default",
+        method=method,
+    )
+    scene = Scene.set(load(str(path), "simulated", None), TrialLog(run, "default", Silent()), job)
+    assert scene.expected.normal.moments
+    return scene

@@ -234,3 +234,17 @@ def test_the_refusing_node_is_named_where_the_driver_names_it(tmp_path: Path) ->
     assert refused_topology(scene, defective(scene, Naming)).seen.startswith(
         "the update is refused (REFUSED at node 3), the old executable given up"
     )
+
+
+def test_a_step_that_returns_its_input_changed_in_place_refuses_misfits_too(tmp_path: Path) -> None:
+    found = seen(
+        tmp_path,
+        "wrong-inputs",
+        """
+        def step(x):
+            for k in range(4):
+                add(x, k)
+            return x
+        """,
+    )
+    assert (found.ended.status, found.failed_proofs) == (GateStatus.PASS, [])

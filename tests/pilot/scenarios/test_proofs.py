@@ -6,18 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from opened_sessions import Silent
-from pilot_workloads import OF_ITS_OWN, write_workload
+from scenes import set_scene
 
 from cudagraph_gate.device.simulated import Fault
 from cudagraph_gate.errors import CaptureError, StickyError
-from cudagraph_gate.evidence import create_run
 from cudagraph_gate.model import GateStatus, Reason
-from cudagraph_gate.pilot.jobs import ScenarioJob
 from cudagraph_gate.pilot.scenarios.proofs import SLACK_BYTES, Baseline, proofs
 from cudagraph_gate.pilot.scenarios.scene import Scene
-from cudagraph_gate.pilot.session import load
-from cudagraph_gate.pilot.trial_log import TrialLog
 from cudagraph_gate.records import Proof
 
 Damage = Callable[[Scene, Baseline], object]
@@ -25,19 +20,7 @@ Damage = Callable[[Scene, Baseline], object]
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
-    path = write_workload(tmp_path, OF_ITS_OWN)
-    run = create_run(str(path), "module", "simulated", root=tmp_path / "runs")
-    job = ScenarioJob(
-        scenario="capture-failure",
-        folder=str(run.folder),
-        workload=str(path),
-        device="simulated",
-        shapes=None,
-        shape="default",
-    )
-    made = Scene.set(load(str(path), "simulated", None), TrialLog(run, "default", Silent()), job)
-    assert made.expected.normal.moments
-    return made
+    return set_scene(tmp_path, "capture-failure")
 
 
 def after(scene: Scene, damage: Damage) -> dict[str, Proof]:
