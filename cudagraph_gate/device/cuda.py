@@ -108,7 +108,7 @@ class CudaPinned:
     def __init__(self, nbytes: int) -> None:
         self._pointer = int(call(driver().cuMemHostAlloc, nbytes, 0))
         buffer = (ctypes.c_uint8 * nbytes).from_address(self._pointer)
-        self._array: HostArray | None = np.frombuffer(buffer, np.uint8)
+        self._array: HostArray | None = np.ctypeslib.as_array(buffer)
 
     @property
     def array(self) -> HostArray:
