@@ -61,14 +61,25 @@ def blocking(folder: Path) -> set[str]:
     return {record.code.value for record in records if isinstance(record, Finding) and record.blocks}
 
 
-@pytest.mark.parametrize("path", PORTABLE, ids=lambda path: path.stem.removeprefix("portable_"))
+ALL = [path for path in sorted(HAZARDS.glob("*.py")) if constants(path)]
+SEEDS = "1 7 10 18 29 32 36 40 46 57 63 72 79 80 86 92 102 113 142"
+"""Of the twenty seeds those that are workloads: H132, a recorder's fault, is a matter for the trace readers."""
+
+
+def test_every_seed_has_its_workload() -> None:
+    assert {constants(path)["HAZARD"] for path in ALL} == {f"H{int(n):02}" for n in SEEDS.split()} | {
+        "control"
+    }
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
 def test_a_hazard_says_what_it_is(path: Path) -> None:
     says = constants(path)
     assert set(says) == set(CONSTANTS)
     assert says["KIND"] in {f"K{number}" for number in range(1, 19)}
     assert set(says["EXPECTED"]) <= {decision.value for decision in Decision}
     assert says["REASON"] is None or set(says["REASON"]) <= {reason.value for reason in Reason}
-    assert (says["REASON"] is None) == (says["EXPECTED"] != ("NO-GO",))
+    assert (says["REASON"] is None) == ("NO-GO" not in says["EXPECTED"])
     text = ast.get_docstring(ast.parse(path.read_text())) or ""
     assert "Mechanism:" in text or says["HAZARD"] == "control"
     assert "#" in text or says["HAZARD"] == "control"  # owner/repo#number
