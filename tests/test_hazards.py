@@ -63,7 +63,7 @@ def blocking(folder: Path) -> set[str]:
 
 ALL = [path for path in sorted(HAZARDS.glob("*.py")) if constants(path)]
 SEEDS = "1 7 10 18 29 32 36 40 46 57 63 72 79 80 86 92 102 113 142"
-"""Of the twenty seeds those that are workloads: H132, a recorder's fault, is a matter for the trace readers."""
+"""The seeds that are workloads: H132, a recorder's fault, is a matter for the trace readers."""
 
 
 def test_every_seed_has_its_workload() -> None:
