@@ -34,6 +34,7 @@ from cudagraph_gate.pilot.overlapping import overlap_finding
 from cudagraph_gate.pilot.path_idle import record_paths
 from cudagraph_gate.pilot.recording import write_fingerprint
 from cudagraph_gate.pilot.session import Inputs, Loaded, Session, build, load
+from cudagraph_gate.pilot.steadiness import odd_call_finding
 from cudagraph_gate.pilot.trial_log import AnswerSink, TrialLog
 from cudagraph_gate.pilot.whole_request import time_whole_requests
 from cudagraph_gate.records import (
@@ -289,6 +290,9 @@ class Trial:
         if same:
             self._note_kept(session, making, expected)
             self._note_overlap(session, making, expected)
+        odd = None if frozen or not same else odd_call_finding(session, expected, log.method)
+        if odd is not None:
+            log.append(odd)
         if not same:
             case = Case(session, making.path, expected, actual, poison, moved=bool(moved))
             if (why := explain(case)) is not None:
@@ -299,7 +303,7 @@ class Trial:
         log.begin(Phase.NORMAL_AGAIN)
         again = correctness.normal_again(session, expected)
         self._append(again)
-        return same and again.equal and not (frozen or moved or expected.lost_inputs)
+        return same and again.equal and not (frozen or moved or odd or expected.lost_inputs)
 
     def _note_overlap(self, session: Session, making: Making, expected: correctness.Expectation) -> None:
         if session.workload.check is not None and not self._exact:
