@@ -20,6 +20,12 @@ class ForeignStream(CudaStream):
     def __init__(self, pointer: int) -> None:
         super().__init__(driver().CUstream(pointer), blocking=True)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ForeignStream) and int(self.handle) == int(other.handle)
+
+    def __hash__(self) -> int:
+        return hash(int(self.handle))
+
     @property
     def blocking(self) -> bool:
         """Whether it synchronises with the legacy stream."""

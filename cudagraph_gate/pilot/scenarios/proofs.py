@@ -168,7 +168,7 @@ def _nothing_captures(session: Session, before: Baseline) -> tuple[GateStatus, s
 
 
 def _same_stream(session: Session, before: Baseline) -> tuple[GateStatus, str]:
-    if session.adapter.current_stream() is not before.stream:
+    if session.adapter.current_stream() != before.stream:
         return GateStatus.FAIL, "another stream is current than before"
     return GateStatus.PASS, "the same stream is current"
 
