@@ -7,6 +7,7 @@ from pathlib import Path
 from caches import Hasty, WithoutTurns
 from scenes import seen, set_scene
 
+from cudagraph_gate.errors import DeviceError
 from cudagraph_gate.model import GateStatus, Reason
 from cudagraph_gate.pilot.scenarios.threads import load, share
 
@@ -52,8 +53,8 @@ def test_a_cache_that_frees_a_graph_in_use_is_found(tmp_path: Path) -> None:
     scene = set_scene(tmp_path, "eviction-under-load")
     try:
         outcome = load(scene, Hasty(capacity_entries=1))
-    except RuntimeError as error:  # the graph was gone before it could be replayed
-        assert "state" in str(error)
+    except (RuntimeError, DeviceError) as error:  # the graph was gone before it could be replayed
+        assert "state" in str(error) or "destroyed" in str(error)
         return
     assert (outcome.status, outcome.code) in (
         (GateStatus.FAIL, Reason.LIFETIME),
