@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from cudagraph_gate.gates.check import Check, fails, holds, located, undecided, worker_end, worst
 from cudagraph_gate.gates.trial_view import TrialView
-from cudagraph_gate.gates.wording import one_line
+from cudagraph_gate.gates.wording import listed, one_line
 from cudagraph_gate.model import DRILL, SCENARIOS, GateStatus, Reason, Scenario, WorkerOutcome
 from cudagraph_gate.records import (
     AttackStarted,
@@ -21,6 +21,9 @@ from cudagraph_gate.records import (
     WorkerEnd,
     scenario_stage,
 )
+
+NAMED: Final = 3
+"""Skipped scenarios that a reason names; the report lists them all."""
 
 
 @dataclass
@@ -94,12 +97,27 @@ def hard_scenario_checks(attacked: Attacked | None) -> list[Check]:
     """One check for each scenario but the drill; what was skipped or not reached is undecided."""
     if attacked is None:
         return [undecided(Reason.NOT_TRIED, "no hard scenario was tried")]
-    checks = [scenario_check(attacked, scenario) for scenario in SCENARIOS if scenario.name != DRILL]
+    run = [each for each in SCENARIOS if each.name not in (DRILL, *attacked.started.skipped)]
+    checks = [*_skipped_checks(attacked), *(scenario_check(attacked, scenario) for scenario in run)]
     if any(check.status is not GateStatus.PASS for check in checks):
         return checks
     aside = sum(bool(left_out(attacked, scenario.name)) for scenario in SCENARIOS if scenario.name != DRILL)
     apart = f", {aside} do not apply" if aside else ""
     return [holds(f"{len(checks) - aside} hard scenarios ended as they must{apart}")]
+
+
+def _skipped_checks(attacked: Attacked) -> list[Check]:
+    """One check for each option that has left scenarios out."""
+    by_option: dict[str, list[str]] = {}
+    for name, why in attacked.started.skipped.items():
+        if name != DRILL:
+            by_option.setdefault(why, []).append(name)
+    checks = []
+    for why, names in by_option.items():
+        many = len(names) > 1
+        which = f"scenario{'s' * many} {listed(names, NAMED)} {'were' if many else 'was'} skipped ({why})"
+        checks.append(undecided(Reason.NOT_TRIED, which))
+    return checks
 
 
 def left_out(attacked: Attacked, name: str) -> str:

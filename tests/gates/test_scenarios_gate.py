@@ -54,6 +54,13 @@ def test_each_scenario_that_was_skipped_leaves_it_unknown(scenario: str) -> None
     assert found.reason == f"scenario {scenario} was skipped (--skip)"
 
 
+def test_several_that_were_skipped_are_said_in_one_sentence() -> None:
+    names = ("hang", "device-fault", "model-switch", "topology-change")
+    found = gate(attacked_trial(skipped=dict.fromkeys(names, "--quick")))
+    assert found.status is UNKNOWN
+    assert found.reason == "scenarios hang, device-fault, model-switch and 1 more were skipped (--quick)"
+
+
 def test_a_skipped_drill_is_not_this_gates_affair() -> None:
     assert gate(attacked_trial(skipped={DRILL: "--skip"})).status is PASS
 
