@@ -57,7 +57,9 @@ def run(path, out):
     (out / f"{path.stem}.log").write_text(complaint)
     row = {"name": path.stem, **{key.lower(): says[key] for key in CONSTANTS}}
     row |= {"seconds": round(time.monotonic() - began, 1), "exit_code": code}
-    return row | judged(says, code, text, complaint, place)
+    row |= judged(says, code, text, complaint, place)
+    sys.stderr.write(f"{path.stem}: {row['verdict']} {row['codes']} in {row['seconds']} s\n")
+    return row
 
 
 def judged(says, code, text, complaint, place):

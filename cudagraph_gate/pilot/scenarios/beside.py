@@ -12,11 +12,10 @@ from cudagraph_gate.adapters.cuda_core import ArrayAdapter
 from cudagraph_gate.model import Reason
 from cudagraph_gate.pilot import correctness
 from cudagraph_gate.pilot.comparing import Moment, Trajectory
-from cudagraph_gate.pilot.describing import described
 from cudagraph_gate.pilot.instance_set import Arrangement, Instance, InstanceSet, replay, submit
 from cudagraph_gate.pilot.scenarios.builds import finished, instances, moment_of, with_further_builds
 from cudagraph_gate.pilot.scenarios.guards import Guards
-from cudagraph_gate.pilot.scenarios.scene import Outcome, Scene, broke, held
+from cudagraph_gate.pilot.scenarios.scene import Outcome, Scene, broke, first_unequal, held
 from cudagraph_gate.pilot.session import Inputs, Session
 
 TURNS: Final = 3
@@ -69,9 +68,8 @@ class _Turn:
         alone = self.made.arrangement is Arrangement.TURNS
         answers = self._in_turns() if alone else self._together()
         for number, (own, actual) in enumerate(zip(self.made.instances, answers, strict=False)):
-            for found in correctness.compare_paths(own.session, own.expected, actual):
-                if not found.equal:
-                    return broke(Reason.REPLAY_RACE, f"instance {number}, {described(found)}")
+            if difference := first_unequal(own.session, own.expected, actual):
+                return broke(Reason.REPLAY_RACE, f"instance {number}, {difference}")
         if self.harmed:
             return broke(
                 Reason.WRONG_OUTPUT,

@@ -7,7 +7,7 @@ it was, and builds it once more where it is not.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,18 +16,14 @@ from cudagraph_gate.model import NotMeasured
 from cudagraph_gate.pilot import correctness
 from cudagraph_gate.pilot.comparing import Moment, Trajectory
 from cudagraph_gate.pilot.correctness import Expectation, Start
-from cudagraph_gate.pilot.describing import described
 from cudagraph_gate.pilot.digests import final_state
-from cudagraph_gate.pilot.graph_path import GraphPath
 from cudagraph_gate.pilot.instance_set import Arrangement, Instance, InstanceSet, prepare, step, submit
 from cudagraph_gate.pilot.jobs import RungJob
 from cudagraph_gate.pilot.memory import MemoryReading, settled_memory
 from cudagraph_gate.pilot.model_versions import graph_key
-from cudagraph_gate.pilot.own_path import PATH_MAKERS
 from cudagraph_gate.pilot.scenarios.proofs import SLACK_BYTES
-from cudagraph_gate.pilot.scenarios.scene import Outcome, Scene, first_difference
+from cudagraph_gate.pilot.scenarios.scene import Outcome, Scene, first_difference, first_unequal
 from cudagraph_gate.pilot.session import Session, opened
-from cudagraph_gate.records import Comparison
 from cudagraph_gate.workload import model_version
 
 
@@ -51,12 +47,6 @@ class Model:
         sets = session.input_sets(scene.job.seed)
         return cls(session, correctness.expect(session, session.baked(sets, sets[0])))
 
-    def graph(self, scene: Scene) -> GraphPath:
-        """A graph of it that is ready, made as the judged one is; the scene gives it up at its end."""
-        example = tuple(map(self.session.adapter.static_like, self.expected.start.requests[0]))
-        self.session.device.synchronize()
-        return scene.keep(PATH_MAKERS[scene.job.method](self.session, example))
-
     def key(self, **fields: Any) -> GraphKey:
         """The key under which an application keeps its graph; ``fields`` replace some of it."""
         return replace(_key(self), **fields)
@@ -64,6 +54,13 @@ class Model:
     def wrong(self, step: correctness.Step) -> str:
         """The first difference of what ``step`` serves from the normal path; empty: right."""
         return first_difference(self.session, self.expected, step)
+
+    def intact(self) -> bool:
+        """Whether its normal path still gives what it gave: another build may have replaced what it uses."""
+        try:
+            return not self.wrong(self.session.call)
+        except Exception:  # noqa: BLE001  (that it can't be run any more is an answer; a lost device shows next)
+            return False
 
     def with_state(self, held: Mapping[str, Any] | None) -> Model:
         """The same with these arrays as its state, whatever ``state()`` names by now; None: as it is."""
@@ -91,7 +88,7 @@ def with_further_builds(scene: Scene, attack: Callable[[Scene], Outcome]) -> Out
 
     Raises what ``attack`` raises, or the building.
     """
-    before = _held(scene.session)
+    before = held_memory(scene.session)
     outcome = attack(scene)
     scene.release()
     put_right(scene, before)
@@ -103,14 +100,15 @@ def put_right(scene: Scene, before: MemoryReading | None = None) -> None:
 
     The module then refers to one of the further builds: now to the scene's again, and to that alone.
     """
-    kept = before is not None and _grown(before, _held(scene.session)) > SLACK_BYTES // 2
-    if kept or scene.wrong_requests(scene.session.call):
+    kept = before is not None and _grown(before, held_memory(scene.session)) > SLACK_BYTES // 2
+    if kept or not Model.of(scene).intact():
         scene.announce("building once more")
         scene.session = opened(scene.loaded, scene.job.shape, scene.job.seed)
         scene.expected = correctness.expect(scene.session, scene.input_sets)
 
 
-def _held(session: Session) -> MemoryReading:
+def held_memory(session: Session) -> MemoryReading:
+    """What is held by somebody, with the framework's cache given back."""
     session.adapter.release_cached()
     settled_memory(session)
     session.adapter.release_cached()  # what the garbage held
@@ -183,15 +181,10 @@ def _disturbed(made: Sequence[Instance]) -> str:
         answers = zip(made, submit(made, given, step), strict=True)
         rounds.append([moment_of(each.session, each.expected, outputs) for each, outputs in answers])
     for each, moments in zip(made, zip(*rounds, strict=True), strict=True):
-        for found in _compared(each, moments):
-            if not found.equal:
-                return f"normal paths that run at a time disturb each other: {described(found)}"
+        actual = finished(each.session, each.expected.start.state, moments)
+        if difference := first_unequal(each.session, each.expected, actual):
+            return f"normal paths that run at a time disturb each other: {difference}"
     return ""
-
-
-def _compared(each: Instance, moments: Sequence[Moment]) -> Iterator[Comparison]:
-    actual = finished(each.session, each.expected.start.state, moments)
-    return correctness.compare_paths(each.session, each.expected, actual)
 
 
 def moment_of(session: Session, expected: Expectation, outputs: Any) -> Moment:

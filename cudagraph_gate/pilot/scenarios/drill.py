@@ -22,8 +22,8 @@ from cudagraph_gate.pilot.correctness import Expectation
 from cudagraph_gate.pilot.crew import Crew, Failure, attach
 from cudagraph_gate.pilot.describing import described
 from cudagraph_gate.pilot.graph_path import GraphPath
-from cudagraph_gate.pilot.memory import MemoryReading, settled_memory
-from cudagraph_gate.pilot.scenarios.builds import Apart, Model, apart, with_further_builds
+from cudagraph_gate.pilot.memory import MemoryReading
+from cudagraph_gate.pilot.scenarios.builds import Apart, Model, apart, held_memory, with_further_builds
 from cudagraph_gate.pilot.scenarios.scene import Outcome, Scene, broke, held, undecided
 from cudagraph_gate.pilot.scenarios.threads import first_complaint
 from cudagraph_gate.pilot.scenarios.turned_off import CachedGraphs, Graphs, OwnGraphs
@@ -123,7 +123,7 @@ class _Traffic:
         session.device.synchronize()
         error = _run(crew, servers) if meeting is None else meeting.during(crew, servers)
         wrong = [] if error is not None else [each for server in servers for each in server.wrong()]
-        memory = _settled(session) if settled and error is None else None
+        memory = held_memory(session) if settled and error is None else None
         self._log(stretch, servers, wrong, error, memory)
         return error
 
@@ -168,13 +168,6 @@ def _passes(model: Model) -> int:
         passes = min(passes, measure.SIMULATED_WALL_NS // (time.perf_counter_ns() - wall))
     _fewest, most = measure.BLOCK_REQUESTS
     return max(1, min(passes, most // len(start.requests)))
-
-
-def _settled(session: Session) -> MemoryReading:
-    session.adapter.release_cached()
-    settled_memory(session)
-    session.adapter.release_cached()  # what the garbage held
-    return settled_memory(session)
 
 
 def _run(crew: Crew, servers: Sequence[_Server]) -> Failure | None:

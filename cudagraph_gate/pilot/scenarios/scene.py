@@ -11,6 +11,7 @@ from typing import Any
 from cudagraph_gate.graphs import GraphedStep
 from cudagraph_gate.model import GateStatus, Reason
 from cudagraph_gate.pilot import correctness
+from cudagraph_gate.pilot.comparing import Trajectory
 from cudagraph_gate.pilot.correctness import Expectation, beginning
 from cudagraph_gate.pilot.describing import described
 from cudagraph_gate.pilot.graph_path import GraphPath
@@ -131,6 +132,10 @@ class Scene:
 
 def first_difference(session: Session, expected: Expectation, step: Callable[[Inputs], Any]) -> str:
     """How the first request differs that ``step`` serves otherwise than the normal path did; empty: none."""
-    actual = correctness.follow(session, step, expected.start)
+    return first_unequal(session, expected, correctness.follow(session, step, expected.start))
+
+
+def first_unequal(session: Session, expected: Expectation, actual: Trajectory) -> str:
+    """The same of a trajectory that was followed already."""
     found = correctness.compare_paths(session, expected, actual)
     return next((described(each) for each in found if not each.equal), "")

@@ -14,6 +14,7 @@ from cudagraph_gate.pilot import correctness
 from cudagraph_gate.pilot.comparing import compare_values
 from cudagraph_gate.pilot.describing import described
 from cudagraph_gate.pilot.scenarios.builds import Model
+from cudagraph_gate.pilot.scenarios.scene import first_unequal
 from cudagraph_gate.pilot.session import Inputs
 
 KEPT_BYTES: Final = 1 << 30
@@ -62,9 +63,8 @@ class Served:
         answers = iter([outputs for _place, outputs in self._kept])
         actual = correctness.follow(session, lambda _passed: next(answers), start, alone=True)
         same = replace(expected, start=start, normal=normal, repeated=normal)
-        for found in correctness.compare_paths(session, same, actual):
-            if not found.equal:
-                return described(found)
+        if difference := first_unequal(session, same, actual):
+            return difference
         last = compare_values(
             session.shape_name, len(requests) - 1, "state", wanted, left, expected.tolerances
         )

@@ -8,14 +8,19 @@ from typing import Any, Final
 
 from cudagraph_gate.graphs import GraphCache, GraphedStep, GraphKey
 from cudagraph_gate.model import Reason
+from cudagraph_gate.pilot.blame import reason_code
 from cudagraph_gate.pilot.scenarios.builds import Model, with_further_builds
 from cudagraph_gate.pilot.scenarios.guards import Guards
 from cudagraph_gate.pilot.scenarios.making import Maker
-from cudagraph_gate.pilot.scenarios.scene import Outcome, Scene, broke, held
+from cudagraph_gate.pilot.scenarios.scene import Outcome, Scene, broke, held, undecided
 from cudagraph_gate.pilot.session import Inputs
+from cudagraph_gate.records import Phase
+from cudagraph_gate.workload.calls import error_text
 
 MODELS: Final = 3
 """The first one, a second build, and one of another shape."""
+VERSIONS: Final = 2
+"""The old one and the one that is tried."""
 _KEEP: Final = (
     "give each build buffers of its own, or drop the graphs of a model before the next one is built"
 )
@@ -34,6 +39,12 @@ def switch(scene: Scene, cache: GraphCache) -> Outcome:
     models = _Switched(scene, cache)
     try:
         return models.run()
+    except _Mistaken:
+        return broke(Reason.WRONG_OUTPUT, "another graph was served than the one that was made for the model")
+    except Exception as error:
+        if reason_code(error, Phase.SCENARIO) is not Reason.MEMORY:
+            raise
+        return undecided(Reason.MEMORY, f"there is no room for a second build: {error_text(error)}")
     finally:
         cache.clear()
 
@@ -108,6 +119,8 @@ class _Switched:
         try:
             other = Model.built(scene, others[0])
             difference = self._serve("other", other)
+        except _Mistaken:
+            raise
         except Exception:  # noqa: BLE001  (whether this shape can be served at all is asked elsewhere)
             scene.session.device.synchronize()
             return ""
@@ -127,13 +140,10 @@ class _Switched:
                     raise _Mistaken
                 return graphed.replay(passed)
 
-        try:
-            return model.wrong(served)
-        except _Mistaken:
-            return "another graph was served than the one that was made for it"
+        return model.wrong(served)
 
 
-class _Mistaken(Exception):  # noqa: N818  (tells _serve, and nobody else)
+class _Mistaken(Exception):  # noqa: N818  (tells ``switch``, and nobody else)
     """A key was answered with another key's graph."""
 
 
@@ -144,7 +154,7 @@ def _version(key: GraphKey, name: str) -> GraphKey:
 def _still(model: Model, state: Any) -> Model | None:
     """The model if its normal path is what it was, with ``state`` named anew or as it was; else None."""
     candidates = (model, model.with_state(state))
-    return next((each for each in candidates if not each.wrong(each.session.call)), None)
+    return next((each for each in candidates if each.intact()), None)
 
 
 # --- version upgrade ------------------------------------------------------------------------------
@@ -152,7 +162,7 @@ def _still(model: Model, state: Any) -> Model | None:
 
 def version_upgrade(scene: Scene) -> Outcome:
     """Each component of the key changes in turn."""
-    return upgrade(scene, GraphCache(capacity_entries=1 + len(fields(GraphKey))))
+    return upgrade(scene, GraphCache(capacity_entries=VERSIONS))
 
 
 def upgrade(scene: Scene, cache: GraphCache) -> Outcome:
@@ -166,6 +176,7 @@ def upgrade(scene: Scene, cache: GraphCache) -> Outcome:
             scene.announce(f"another {name}")
             if complaint := _complaint(cache, maker, model, (old, first), new, name):
                 return complaint
+            cache.invalidate(new)  # a graph of each component at a time might not fit
     finally:
         cache.clear()
     return held(f"{maker.made - 1} components changed: each got a graph of its own, the old one stayed")

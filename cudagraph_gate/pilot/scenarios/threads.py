@@ -159,15 +159,15 @@ def load(scene: Scene, cache: GraphCache) -> Outcome:
         evictions = cache.statistics.evictions
     finally:
         cache.clear()
+    if any(step.freed_in_use for maker in shelf.makers for step in maker.steps):
+        return broke(Reason.LIFETIME, f"of {shelf.requests}, one lost its graph while it used it")
     if error is not None:
         raise error
     return _loaded(shelf, evictions)
 
 
 def _loaded(shelf: _Shelf, evictions: int) -> Outcome:
-    requests = f"{sum(map(len, shelf.served))} requests of {CLIENTS} threads for {KEYS} graphs"
-    if any(step.freed_in_use for maker in shelf.makers for step in maker.steps):
-        return broke(Reason.LIFETIME, f"of {requests}, one lost its graph while it used it")
+    requests = shelf.requests
     for served in shelf.served:
         if difference := served.first_wrong():
             return broke(Reason.REPLAY_RACE, f"of {requests} from a cache of one, one is wrong: {difference}")
@@ -188,6 +188,8 @@ class _Shelf:
     of_key: tuple[Served, ...]
     alone: AbstractContextManager[Any]
     """Held by each request where only one may run at a time."""
+    why: str
+    """Why only one may, if so."""
 
     @classmethod
     def of(cls, scene: Scene, cache: GraphCache, found: Apart) -> _Shelf:
@@ -202,7 +204,14 @@ class _Shelf:
             makers=tuple(Maker(scene, model) for model in chosen),
             of_key=tuple(served[id(model)] for model in chosen),
             alone=nullcontext() if found.overlap else threading.Lock(),
+            why=found.why,
         )
+
+    @property
+    def requests(self) -> str:
+        """What was served, for a sentence."""
+        alone = f", one at a time ({self.why})," if self.why else ""
+        return f"{sum(map(len, self.served))} requests of {CLIENTS} threads for {KEYS} graphs{alone}"
 
 
 @dataclass

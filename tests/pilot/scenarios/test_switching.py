@@ -58,7 +58,7 @@ def test_a_cache_that_forgets_the_model_is_found(tmp_path: Path) -> None:
     scene = set_scene(tmp_path, "model-switch")
     outcome = switch(scene, ForgetfulOf("model_version", capacity_entries=3))
     assert (outcome.status, outcome.code) == (GateStatus.FAIL, Reason.WRONG_OUTPUT)
-    assert "another graph was served than the one that was made for it" in outcome.seen
+    assert "another graph was served than the one that was made for the model" in outcome.seen
 
 
 def test_every_component_of_the_key_counts(tmp_path: Path) -> None:
