@@ -166,7 +166,8 @@ def _latency_check(name: str, found: Before | NotMeasured, policy: Policy) -> Ch
         return fails(Reason.REGRESS, f"{seen}; the limit is {limit:.3f}")
     if noise > NOISY:
         return undecided(Reason.UNMEASURABLE, f"{seen}: before the drill it differs by {percent(noise)}")
-    if found.ratio.ratio > limit:
+    as_noise = found.ratio.low <= 1 and found.ratio.ratio <= 1 + noise
+    if found.ratio.ratio > limit and not as_noise:
         return undecided(Reason.UNMEASURABLE, f"{seen}, not clearly within the limit {limit:.3f}")
     return holds(f"{name} as before")
 

@@ -17,16 +17,18 @@ class Crew:
 
     On the simulated device, where each thread has a virtual clock of its own, requests are served in the
     order of these clocks: a thread that ran ahead would take a copy engine before work that came earlier.
+    Elsewhere they are served as they come, or in turn where ``one_at_a_time`` asks for times that no other
+    thread's use of the interpreter disturbs.
     """
 
-    def __init__(self, device: Device, size: int) -> None:
+    def __init__(self, device: Device, size: int, *, one_at_a_time: bool = False) -> None:
         self.cpu_ns: Measured = NotMeasured(reason="not every thread came to the end of its requests")
         """CPU time of the process from :meth:`begin` to :meth:`end`, in ns."""
         self._device = device
         self._paced = threading.Barrier(size)
         self._begun = threading.Barrier(size, action=self._note_begin)
         self._ended = threading.Barrier(size, action=self._note_end)
-        self._turns = _Turns(size) if device.simulated else None
+        self._turns = _Turns(size) if device.simulated or one_at_a_time else None
         self._failures: list[Failure] = []
         self._begun_ns = 0
         self._spent_ns: list[int] = []
@@ -69,7 +71,7 @@ class Crew:
         self._begun.wait()
 
     def take_turn(self, index: int) -> None:
-        """Before each request from :meth:`begin` on: on the simulated device, wait for one's turn."""
+        """Before each request from :meth:`begin` on: wait for one's turn, where requests are served in turn."""
         if self._turns is not None:
             self._turns.take(index, self._device.clock_ns())
 

@@ -129,6 +129,17 @@ def test_what_the_noise_hides_is_unknown() -> None:
     assert (found.status, found.code) == (UNKNOWN, Reason.UNMEASURABLE)
 
 
+@pytest.mark.parametrize(("before", "status"), [((1.0, 1.1), PASS), ((1.0, 1.0), UNKNOWN)])
+def test_a_difference_no_larger_than_that_of_the_normal_path_from_itself_holds(
+    before: tuple[float, float], status: GateStatus
+) -> None:
+    def noisy(run: DrillRun) -> dict[str, Any]:
+        factors = {"before": before, "after": (1.0, 1.12)}.get(run.stretch, (1.0, 1.0))
+        return {"latencies_ns": tuple(round(each * factors[run.order % 2]) for each in run.latencies_ns)}
+
+    assert gate(blocks(noisy)).status is status
+
+
 def test_too_few_blocks_are_unknown() -> None:
     assert gate(blocks(before=1)).status is UNKNOWN
     assert gate(blocks(after=0)).status is UNKNOWN

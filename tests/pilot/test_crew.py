@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -41,6 +43,39 @@ def test_requests_are_served_in_the_order_of_the_threads_clocks(device: Simulate
     start = served[0][0]
     in_order = [(clock - start, index) for clock, index in served]
     assert in_order == [(0, 0), (0, 1), (100, 1), (200, 1), (300, 0), (300, 1), (400, 1)]
+
+
+class OnRealTime(SimulatedDevice):
+    """A device whose clock is the host's, as a GPU's is."""
+
+    simulated = False
+
+    def clock_ns(self) -> int:
+        return time.perf_counter_ns()
+
+
+@pytest.mark.parametrize("in_turn", [True, False])
+def test_one_at_a_time_no_two_requests_overlap(in_turn: bool) -> None:
+    crew = Crew(OnRealTime(), 2, one_at_a_time=in_turn)
+    served = list[tuple[int, int]]()
+
+    def task(index: int) -> Callable[[], None]:
+        def serve() -> None:
+            crew.begin()
+            for _ in range(5):
+                crew.take_turn(index)
+                start = time.perf_counter_ns()
+                time.sleep(0.004)
+                served.append((start, time.perf_counter_ns()))
+            crew.leave(index)
+
+        return serve
+
+    assert crew.run([task(0), task(1)]) is None
+    in_order = sorted(served)
+    overlaps = sum(one[1] > two[0] for one, two in itertools.pairwise(in_order))
+    assert len(served) == 10
+    assert (overlaps == 0) == in_turn
 
 
 def test_cpu_time_is_that_of_all_threads(device: SimulatedDevice) -> None:

@@ -3,7 +3,8 @@
 Closed loop: each thread sends its next request when the last one is answered. All requests ask the cache
 first, as in an application; before the graphs are made it is off too. Whole trajectories are served, so that
 each output, and the state where there is any, is compared. The workload's ``between`` is called where
-requests come one by one.
+requests come one by one. Times before and after are compared, so there the threads take turns: what one
+waits for another's use of the interpreter would tell nothing of the normal path.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ MEETING_LIMIT_S: Final = 60.0
 """Threads that have not met by then never will."""
 
 Stretch = Literal["before", "graph", "switch", "after"]
+TIMED: Final = ("before", "after")
+"""Stretches whose latencies are compared."""
 
 
 def drill(scene: Scene) -> Outcome:
@@ -115,7 +118,7 @@ class _Traffic:
     def _block(self, stretch: Stretch, passes: int, *, settled: bool) -> Failure | None:
         meeting = Meeting(self.graphs, len(self.models)) if stretch == "switch" else None
         session = self.models[0].session
-        crew = Crew(session.device, len(self.models))
+        crew = Crew(session.device, len(self.models), one_at_a_time=stretch in TIMED)
         servers = [
             _Server(crew, number, model, self.graphs, passes, meeting)
             for number, model in enumerate(self.models)
