@@ -71,7 +71,7 @@ class Crew:
         self._begun.wait()
 
     def take_turn(self, index: int) -> None:
-        """Before each request from :meth:`begin` on: wait for one's turn, where requests are served in turn."""
+        """Before each request from :meth:`begin` on: wait for one's turn, if there are turns."""
         if self._turns is not None:
             self._turns.take(index, self._device.clock_ns())
 

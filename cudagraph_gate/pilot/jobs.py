@@ -13,8 +13,8 @@ from cudagraph_gate.records import Method
 DEFAULT_SEED: Final = 20_240
 
 
-WAITS_FOR_JOB: Final = "wait:"
-"""Begins the argument of a worker that imports what stands behind it and reads its job from stdin."""
+WAITS_FOR_JOB: Final = "wait"
+"""Argument of a worker that reads from stdin: a line of modules to import, then its job."""
 
 RungKind = Literal["instances", "concurrency", "memory", "traffic"]
 

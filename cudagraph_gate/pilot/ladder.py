@@ -51,8 +51,8 @@ from cudagraph_gate.workload import Workload, mix_of, model_version
 
 OURS: Final = "cudagraph_gate.pilot.scenarios.running"
 FRAMEWORKS: Final = ("torch", "transformers", "torchvision", "timm", "triton", "cupy")
-"""What the next workers of this workload may import beforehand, as far as this one has it: what takes seconds
-and does nothing else."""
+"""Of these the next workers of this workload may import beforehand what this one had to import to load it:
+that takes seconds and does nothing else."""
 
 
 def try_shape(job: TrialJob, report: AnswerSink) -> None:
@@ -60,6 +60,7 @@ def try_shape(job: TrialJob, report: AnswerSink) -> None:
     run = Run(Path(job.folder))
     report.progress("loading the workload")
     loaded = load(job.workload, job.device, job.shapes)
+    report.answer(imports=[OURS, *framework_modules()])
     freeze_imports()
     names = _target_first(run, loaded)
     name = job.shape or names[0]
@@ -74,10 +75,15 @@ def try_shape(job: TrialJob, report: AnswerSink) -> None:
             explicit=loaded.workload.build_explicit is not None and method == "capture",
             traffic=started.traffic,
         )
-    try:
-        Trial(loaded, run, TrialLog(run, name, report, method), job).run()
-    finally:
-        report.answer(imports=[OURS, *(name for name in FRAMEWORKS if name in sys.modules)])
+    Trial(loaded, run, TrialLog(run, name, report, method), job).run()
+
+
+def framework_modules() -> list[str]:
+    """Modules of :data:`FRAMEWORKS` that are loaded, in the order in which they were.
+
+    Not their packages alone: some load what a program uses of them when it is first named.
+    """
+    return [name for name in sys.modules if name.partition(".")[0] in FRAMEWORKS]
 
 
 def _target_first(run: Run, loaded: Loaded) -> list[str]:

@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -98,8 +98,8 @@ def main(arguments: list[str]) -> int:
     faulthandler.enable(crash)
     threading.Thread(target=_leave_with_parent, name="cgate-liveness", args=(liveness,), daemon=True).start()
 
-    if text.startswith(WAITS_FOR_JOB):
-        text = _waited_for(text.removeprefix(WAITS_FOR_JOB).split(","))
+    if text == WAITS_FOR_JOB:
+        text = _waited_for()
         if not text:
             return ORPHANED
 
@@ -123,9 +123,9 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _waited_for(modules: Sequence[str]) -> str:
-    """The job that comes on standard input, once these modules are imported; empty if none comes."""
-    for name in filter(None, modules):
+def _waited_for() -> str:
+    """The job that comes on standard input, behind a line of modules to import first; empty if none comes."""
+    for name in filter(None, sys.stdin.readline().strip().split(",")):
         with suppress(Exception):  # the workload's own import says what is wrong
             importlib.import_module(name)
     text = sys.stdin.readline()

@@ -22,6 +22,9 @@ WORKER_CODE: Final = (
     "from cudagraph_gate.pilot.worker_main import start; start()"
 )
 """Runs this very package whatever lies in the working folder, which ``-m`` would search first."""
+MOST_SPARES: Final = 4
+CPUS_EACH: Final = 4
+"""One spare on a small machine: what imports takes a CPU from what is measured, and memory of the host."""
 KILL_LIMIT_S: Final = 60.0
 """A process that the driver holds in the kernel may take so long to go."""
 
@@ -40,7 +43,7 @@ class WorkerProcess:
 
     @classmethod
     def spawn(cls, argument: str, *, waits: bool = False) -> WorkerProcess:
-        """Start one; ``argument`` is its job, or with ``waits`` what it does until it is given one."""
+        """Start one; ``argument`` is its job, or with ``waits`` :data:`WAITS_FOR_JOB`."""
         crash = tempfile.TemporaryFile("w+")  # noqa: SIM115  (closed with the process)
         read_end, write_end = os.pipe()
         liveness_read, liveness_write = os.pipe()
@@ -61,11 +64,21 @@ class WorkerProcess:
 
     def give(self, job: Job) -> None:
         """Hand the job to one that waits. Raises OSError where it is gone."""
+        with self._ear() as pipe:
+            pipe.write(encode_job(job).encode() + b"\n")
+
+    def say(self, imports: str) -> None:
+        """Tell one that waits what to import; where it is gone, that shows when it is given its job."""
+        pipe = self._ear()
+        with suppress(OSError):
+            pipe.write(imports.encode() + b"\n")
+            pipe.flush()
+
+    def _ear(self) -> IO[bytes]:
         pipe = self.popen.stdin
         if pipe is None:
             raise ValueError("this worker was spawned with its job")
-        with pipe:
-            pipe.write(encode_job(job).encode() + b"\n")
+        return pipe
 
     def kill(self) -> None:
         """End the worker, if it still runs, and every process that the user's code started in its session."""
@@ -90,14 +103,16 @@ class WorkerProcess:
 
 
 class Spares:
-    """One worker that waits with ``imports`` done, taken by the next job; none is left behind.
+    """Workers that wait with ``imports`` done, each taken by one of the next jobs; none is left behind.
 
-    Importing a framework takes seconds, as long as many a job. Nothing of the user's runs in one that waits.
+    Importing a framework takes seconds, as long as many a job, so that one spare would be late again and
+    again. Nothing of the user's runs in those that wait.
     """
 
-    def __init__(self, imports: Sequence[str]) -> None:
-        self._argument = WAITS_FOR_JOB + ",".join(imports)
-        self._waiting: WorkerProcess | None = None
+    def __init__(self, imports: Sequence[str], most: int | None = None) -> None:
+        self._imports = imports
+        self._most = most or max(1, min(MOST_SPARES, len(os.sched_getaffinity(0)) // CPUS_EACH))
+        self._waiting: list[WorkerProcess] = []
 
     def __enter__(self) -> Self:
         return self
@@ -105,28 +120,29 @@ class Spares:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._drop()
+        while self._waiting:
+            _drop(self._waiting.pop())
 
-    def prepare(self) -> None:
-        """Start one that waits, unless one does."""
-        if self._waiting is None:
-            self._waiting = WorkerProcess.spawn(self._argument, waits=True)
+    def prepare(self, wanted: int = 1) -> None:
+        """Start some, until so many wait for the ``wanted`` jobs to come as this machine has room for."""
+        while len(self._waiting) < min(wanted, self._most):
+            waiting = WorkerProcess.spawn(WAITS_FOR_JOB, waits=True)
+            self._waiting.append(waiting)
+            waiting.say(",".join(self._imports))
 
     def take(self, job: Job) -> WorkerProcess:
-        """The one that waits, with this job, or a new one."""
-        waiting, self._waiting = self._waiting, None
-        if waiting is None:
+        """The one that waits longest, with this job, or a new one."""
+        if not self._waiting:
             return WorkerProcess.spawn(encode_job(job))
+        waiting = self._waiting.pop(0)
         try:
             waiting.give(job)
         except OSError:  # it has died while it waited
-            self._waiting = waiting
-            self._drop()
+            _drop(waiting)
             return WorkerProcess.spawn(encode_job(job))
         return waiting
 
-    def _drop(self) -> None:
-        if self._waiting is not None:
-            self._waiting.kill()
-            self._waiting.close()
-            self._waiting = None
+
+def _drop(waiting: WorkerProcess) -> None:
+    waiting.kill()
+    waiting.close()

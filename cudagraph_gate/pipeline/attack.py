@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -50,6 +51,11 @@ def _left_out_by(scenario: Scenario, options: Options) -> str:
     if options.scenarios is not None:
         return "" if scenario.name in options.scenarios else "--scenarios"
     return "--quick" if options.quick and not scenario.quick else ""
+
+
+def workers_of(scenarios: Sequence[Scenario]) -> int:
+    """How many workers they take, if each ends as it must."""
+    return sum(len(scenario.ends) for scenario in scenarios)
 
 
 def scenario_options(options: Options, number: int, total: int) -> Options:

@@ -14,7 +14,7 @@ from cudagraph_gate.model import GateStatus, Scenario
 from cudagraph_gate.pilot.jobs import RungJob, RungKind, ScenarioJob, TrialJob
 from cudagraph_gate.pilot.worker import WorkerResult
 from cudagraph_gate.pilot.worker_process import Spares
-from cudagraph_gate.pipeline.attack import AttackPlan, attack_plan, scenario_options
+from cudagraph_gate.pipeline.attack import AttackPlan, attack_plan, scenario_options, workers_of
 from cudagraph_gate.pipeline.judging import collect_evidence, stale_fields
 from cudagraph_gate.pipeline.options import LAST_RUNG, Options
 from cudagraph_gate.pipeline.workers import absolute, discard_if_empty, raise_failure, require_module, work
@@ -33,11 +33,12 @@ def pilot(run: Run, options: Options, policy: Policy = DEFAULT_POLICY) -> None:
     """
     climb = _Climb(run, options, policy)
     climb.begin()
-    try:
-        climb.up()
-    finally:
-        climb.write_end()
-    climb.attack()
+    with climb.spares:
+        try:
+            climb.up()
+        finally:
+            climb.write_end()
+        climb.attack()
     climb.raise_failures()
 
 
@@ -51,6 +52,8 @@ class _Climb:
         self._workload = Path(run.info().workload)
         self._results: list[WorkerResult] = []
         self._answer: dict[str, Any] = {}
+        self.spares = Spares(())
+        """For the workers after the first one."""
 
     def begin(self) -> None:
         """Try the first shape, which also tells what there is to try. Raises where nothing can be tried."""
@@ -59,6 +62,7 @@ class _Climb:
             discard_if_empty(self._run)
             raise first.error
         self._answer = first.answer
+        self.spares = Spares(first.answer.get("imports", ()))
 
     def up(self) -> None:
         """The rungs, as far as they hold; an explicit graph beside the captured one in any case."""
@@ -66,7 +70,7 @@ class _Climb:
             self._try(self._shapes[0], "explicit")
         if not (self._shapes and self._goes_on_after(1) and self._goes_on_after(2)):
             return
-        self._rung("memory")
+        self._rung("memory", then=self._workers_to_come())  # nothing is imported beside what is timed
         for shape in self._shapes[1:]:
             self._try(shape, self._method)
         held = self._goes_on_after(3)
@@ -93,11 +97,10 @@ class _Climb:
                 skipped=plan.skipped,
             )
         )
-        with Spares(self._answer.get("imports", ())) as spares:
-            for number, scenario in enumerate(plan.chosen):
-                self._scenario(scenario, number, plan, spares)
+        for number, scenario in enumerate(plan.chosen):
+            self._scenario(scenario, number, plan)
 
-    def _scenario(self, scenario: Scenario, number: int, plan: AttackPlan, spares: Spares) -> None:
+    def _scenario(self, scenario: Scenario, number: int, plan: AttackPlan) -> None:
         """Its workers, one after the other, for as long as each ends as it must."""
         options = scenario_options(self._options, number, len(plan.chosen))
         for part, expected in enumerate(scenario.ends):
@@ -112,9 +115,8 @@ class _Climb:
                 method=self._method,
                 seed=self._options.seed,
             )
-            process = spares.take(job)
-            if scenario is not plan.chosen[-1]:  # nothing is imported beside the last one, which is timed
-                spares.prepare()
+            process = self.spares.take(job)
+            self.spares.prepare(len(scenario.ends) - part - 1 + workers_of(plan.chosen[number + 1 :]))
             stage = scenario_stage(scenario.name)
             result = work(job, self._run, stage, self._workload, options, process)
             self._run.append(result.end)
@@ -174,7 +176,13 @@ class _Climb:
         )
         return self._work(job)
 
-    def _rung(self, kind: RungKind) -> None:
+    def _workers_to_come(self) -> int:
+        """After the one that measures memory, as far as all goes well."""
+        attacked = self._options.rungs >= ATTACKED_RUNG
+        scenarios = workers_of(attack_plan(self._options).chosen) if attacked else 0
+        return len(self._shapes[1:]) + len([*self._instances_and_threads()]) + scenarios
+
+    def _rung(self, kind: RungKind, *, then: int = 0) -> None:
         evidence = collect_evidence(self._run)
         job = RungJob(
             kind=kind,
@@ -187,10 +195,13 @@ class _Climb:
             captured=shapes_that_hold(evidence, self._policy),
             seed=self._options.seed,
         )
-        self._work(job)
+        self._work(job, then=then)
 
-    def _work(self, job: TrialJob | RungJob) -> WorkerResult:
-        result = work(job, self._run, "pilot", self._workload, self._options)
+    def _work(self, job: TrialJob | RungJob, *, then: int = 0) -> WorkerResult:
+        """Run a job; workers for ``then`` further jobs get ready beside it."""
+        process = self.spares.take(job)
+        self.spares.prepare(then)
+        result = work(job, self._run, "pilot", self._workload, self._options, process)
         self._run.append(result.end)
         self._results.append(result)
         return result
