@@ -135,6 +135,12 @@ class Adapter(Protocol):
     def release_cached(self) -> None:
         """Let the framework's allocator give back to the device what nothing uses."""
 
+    def keeping_arrays(self) -> AbstractContextManager[None]:
+        """Hold every array that this thread's calls of the framework make in the block until its end.
+
+        Whoever else lets go of one, its memory is handed out to nobody meanwhile. Blocks do not nest.
+        """
+
 
 def adapter_for(device: Device, values: Sequence[Any]) -> Adapter:
     """The adapter of the framework that ``values`` (inputs and outputs) belong to.

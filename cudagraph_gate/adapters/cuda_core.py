@@ -8,7 +8,7 @@ cuda.core's ``StridedMemoryView``; only C-contiguous arrays are taken. Work must
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -177,6 +177,10 @@ class ArrayAdapter:
 
     def release_cached(self) -> None:
         """Nothing is cached."""
+
+    def keeping_arrays(self) -> AbstractContextManager[None]:
+        """Those of the device port."""
+        return self._device.keeping_arrays()
 
     def _array(self, value: Any) -> DeviceArray:
         if isinstance(getattr(value, "pointer", None), int):

@@ -247,3 +247,16 @@ class CupyAdapter(ArrayAdapter):
         """Free all blocks of CuPy's default pool and of retired graphs' pools that no array holds."""
         self._retired.sweep()
         self._cupy.get_default_memory_pool().free_all_blocks()
+
+    @contextmanager
+    def keeping_arrays(self) -> Iterator[None]:
+        """What the allocator that is current at the beginning hands out."""
+        allocate, kept = self._cupy.cuda.get_allocator(), []
+
+        def keeping(nbytes: int) -> Any:
+            memory = allocate(nbytes)
+            kept.append(memory)
+            return memory
+
+        with self._cupy.cuda.using_allocator(keeping):
+            yield

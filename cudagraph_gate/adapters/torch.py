@@ -298,6 +298,22 @@ class TorchAdapter:
         """``torch.cuda.empty_cache``."""
         self._torch.cuda.empty_cache()
 
+    @contextmanager
+    def keeping_arrays(self) -> Iterator[None]:
+        """The results of every operator, seen by a dispatch mode."""
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        kept: list[Any] = []
+
+        class Keeping(TorchDispatchMode):  # type: ignore[misc]
+            def __torch_dispatch__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                results = func(*args, **(kwargs or {}))
+                kept.append(results)
+                return results
+
+        with Keeping():
+            yield
+
 
 def _call_in_capture(owner: Any, step: Callable[..., Any], inputs: Sequence[Any]) -> Any:
     """Call the step, and end the capture when it raises."""

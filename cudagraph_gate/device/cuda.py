@@ -233,7 +233,7 @@ class CudaDevice(Device):
         kind = np.dtype(dtype)
         nbytes = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
         pointer = int(call(driver().cuMemAlloc, nbytes)) if nbytes else 0
-        return CudaArray(self, pointer, tuple(shape), kind, owner=None)
+        return self._held(CudaArray(self, pointer, tuple(shape), kind, owner=None))
 
     def pinned(self, nbytes: int) -> PinnedMemory:
         """Allocate with cuMemHostAlloc."""

@@ -82,6 +82,7 @@ class Device(ABC):
 
     def __init__(self) -> None:
         self._streams_in_use = threading.local()
+        self._kept: list[DeviceArray] | None = None
 
     # --- time -------------------------------------------------------------------------------------
     @abstractmethod
@@ -103,6 +104,24 @@ class Device(ABC):
     @abstractmethod
     def empty(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> DeviceArray:
         """Allocate without initialising (cuMemAlloc): not permitted while a stream captures."""
+
+    @contextmanager
+    def keeping_arrays(self) -> Iterator[None]:
+        """Hold every array that is allocated in the block until its end, whoever lets go of it.
+
+        Blocks do not nest; what is freed by name, or allocated elsewhere, is not held.
+        """
+        self._kept = []
+        try:
+            yield
+        finally:
+            self._kept = None
+
+    def _held(self, array: DeviceArray) -> DeviceArray:
+        """An array that was just allocated."""
+        if self._kept is not None:
+            self._kept.append(array)
+        return array
 
     @abstractmethod
     def pinned(self, nbytes: int) -> PinnedMemory:

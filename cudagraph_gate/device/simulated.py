@@ -93,7 +93,8 @@ class SimulatedDevice(Device):
         with engine.call("cuMemAlloc", self.spec.memory_call_ns) as call:
             engine.captures.forbid_unsafe(call.name, engine.thread())
             pointer = engine.allocate(wanted.nbytes, call)
-        return SimulatedArray(self._legacy, Region(pointer, wanted.shape, wanted.dtype), is_view=False)
+        region = Region(pointer, wanted.shape, wanted.dtype)
+        return self._held(SimulatedArray(self._legacy, region, is_view=False))
 
     def pinned(self, nbytes: int) -> PinnedMemory:
         """Allocate host memory: no copy is faster for it here."""

@@ -7,7 +7,7 @@ one condition after the other is taken away, and when the step is captured once 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +23,7 @@ from cudagraph_gate.pilot.comparing import Trajectory, difference
 from cudagraph_gate.pilot.correctness import Expectation
 from cudagraph_gate.pilot.graph_path import GraphPath
 from cudagraph_gate.pilot.host_endpoints import pageable_copies
+from cudagraph_gate.pilot.own_path import OwnPath, own_path
 from cudagraph_gate.pilot.session import Session
 
 NOISE_ELEMENTS: Final = 64
@@ -58,6 +59,8 @@ class Case:
     actual: Trajectory
     poison: Callable[[int], None]
     """Prepares each request, without any churn of memory."""
+    disturb: Callable[[int], None]
+    """The same with it."""
     moved: bool = False
     """Whether state lay elsewhere than at the capture, which is explanation enough."""
 
@@ -144,6 +147,35 @@ def _freed(case: Case) -> Explanation | None:
     )
 
 
+def _let_go(case: Case) -> Explanation | None:
+    """An own path that is right where nothing is freed that was allocated while it was made and used.
+
+    Made once more without that it must still be wrong: being made again may be all that it needed.
+    """
+    if not isinstance(case.path, OwnPath) or _made_again(case) or not _made_again(case, kept=True):
+        return None
+    return Explanation(
+        Reason.LIFETIME,
+        "made where nothing that it allocates is freed, build_graphed's path is right: "
+        "its graph reads memory that its owner has let go of",
+        _KEEP,
+    )
+
+
+def _made_again(case: Case, *, kept: bool = False) -> bool:
+    """Whether another path of the same kind is right."""
+    session, start = case.session, case.expected.start
+    example = tuple(map(session.adapter.static_like, start.requests[0]))
+    try:
+        with session.adapter.keeping_arrays() if kept else nullcontext():
+            path = own_path(session, example)
+            actual = correctness.follow(session, path.replay, start, before_each=case.disturb)
+            session.device.synchronize()
+    except (Exception, SystemExit):  # noqa: BLE001  (what can't be made explains nothing)
+        return False
+    return all(found.equal for found in correctness.compare_paths(session, case.expected, actual))
+
+
 def _out_of_date(case: Case) -> Explanation | None:
     """Numbers of the host that were recorded by value and have changed since, and freed memory."""
     path = case.path
@@ -208,7 +240,7 @@ def _padding(case: Case) -> Explanation | None:
     return None
 
 
-_LOOKS: Final = (_host_memory, _freed, _out_of_date, _padding)
+_LOOKS: Final = (_host_memory, _freed, _let_go, _out_of_date, _padding)
 """In the order in which they tell most."""
 
 

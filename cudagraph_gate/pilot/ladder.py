@@ -277,14 +277,17 @@ class Trial:
             correctness.poison(session, static, expected.start.changing, making.constants())
 
         def disturb(request: int) -> None:
-            for name, address in correctness.addresses(session).items():
-                if self._addresses.get(name, address) != address:
-                    moved.setdefault(name, request)
             poison(request)
             churn_host(copies)
             correctness.churn(session, [*session.state().values(), *static, *expected.start.requests[0]])
 
-        actual = correctness.follow(session, making.path.replay, expected.start, before_each=disturb)
+        def watch(request: int) -> None:
+            for name, address in correctness.addresses(session).items():
+                if self._addresses.get(name, address) != address:
+                    moved.setdefault(name, request)
+            disturb(request)
+
+        actual = correctness.follow(session, making.path.replay, expected.start, before_each=watch)
         same = True
         for comparison in correctness.compare_paths(session, expected, actual):
             self._append(comparison)
@@ -300,7 +303,7 @@ class Trial:
         if odd is not None:
             log.append(odd)
         if not same:
-            case = Case(session, making.path, expected, actual, poison, moved=bool(moved))
+            case = Case(session, making.path, expected, actual, poison, disturb, moved=bool(moved))
             if (why := explain(case)) is not None:
                 self._findings.explained(why)
         self._note(moved, expected, varying=_varying(session, expected))

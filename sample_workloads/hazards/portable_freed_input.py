@@ -17,7 +17,7 @@ from cudagraph_gate.device import current_device
 HAZARD = "H18"
 KIND = "K3"
 EXPECTED = ("NO-GO",)
-REASON = ("lifetime", "wrong-output")  # an own path does not show what its graph reads
+REASON = ("lifetime",)
 
 SHAPES = {"n4096": 4096}
 

@@ -16,7 +16,7 @@ from cudagraph_gate.device import current_device
 HAZARD = "H10"
 KIND = "K2"
 EXPECTED = ("NO-GO",)
-REASON = ("unstable-address",)
+REASON = ("unstable-address", "lifetime")  # the latter where it comes back to the same address by luck
 
 SHAPES = {"n4096": 4096}
 EVERY = 3

@@ -168,6 +168,20 @@ def arrays() -> Facts:
 # --- escaped work and failures --------------------------------------------------------------------------
 
 
+def kept_arrays() -> Facts:
+    """Where an array's memory goes when its owner lets go of it, with and without being kept."""
+
+    def reused() -> bool:
+        values = cupy.zeros(1 << 20, np.float32)
+        address = ADAPTER.address(values)
+        del values
+        return bool(ADAPTER.address(cupy.zeros(1 << 20, np.float32)) == address)
+
+    with ADAPTER.keeping_arrays():
+        kept = reused()
+    return {"kept": kept, "let go": reused()}
+
+
 def wrong_stream() -> Facts:
     """A kernel on a stream of the step's own, which nothing joins."""
     side, out = cupy.cuda.Stream(non_blocking=True), cupy.zeros((3, 4), np.float32)
@@ -212,6 +226,7 @@ PROGRAMS: dict[str, Program] = {
         random_numbers,
         global_random_numbers,
         arrays,
+        kept_arrays,
         prohibited,
         step_raises,
         wrong_stream,

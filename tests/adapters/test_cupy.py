@@ -91,6 +91,10 @@ def test_arrays_of_any_layout_are_copied_and_poisoned(found: Mapping[str, Facts]
     assert facts["nbytes"] == 30
 
 
+def test_what_is_kept_is_handed_out_to_nobody(found: Mapping[str, Facts]) -> None:
+    assert facts_of(found, "kept_arrays") == {"kept": False, "let go": True}
+
+
 def test_a_kernel_on_a_stream_that_is_not_captured_is_named(found: Mapping[str, Facts]) -> None:
     facts = facts_of(found, "wrong_stream")
     assert facts["escaped"] == ["lost"]

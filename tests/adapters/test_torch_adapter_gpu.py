@@ -122,6 +122,10 @@ def test_copies_are_checked(found: Mapping[str, Facts]) -> None:
     assert facts["nbytes"] == 30
 
 
+def test_what_is_kept_is_handed_out_to_nobody(found: Mapping[str, Facts]) -> None:
+    assert facts_of(found, "kept_arrays") == {"kept": False, "let go": True}
+
+
 def test_only_strided_cuda_tensors_are_taken(found: Mapping[str, Facts]) -> None:
     facts = facts_of(found, "copies")
     assert facts["arrays"] == [True, False, False, False, False]

@@ -247,6 +247,20 @@ def strided() -> Facts:
     return found
 
 
+def kept_arrays() -> Facts:
+    """Where a tensor's memory goes when its owner lets go of it, with and without being kept."""
+
+    def reused() -> bool:
+        values = torch.zeros(1 << 20, device="cuda")
+        address = ADAPTER.address(values)
+        del values
+        return bool(ADAPTER.address(torch.zeros(1 << 20, device="cuda")) == address)
+
+    with ADAPTER.keeping_arrays():
+        kept = reused()
+    return {"kept": kept, "let go": reused()}
+
+
 def copies() -> Facts:
     """What copy_into accepts and refuses, and what counts as a device array."""
     target = torch.zeros(4, device="cuda")
@@ -355,6 +369,7 @@ PROGRAMS: dict[str, Program] = {
         poisoned,
         strided,
         copies,
+        kept_arrays,
     )
 }
 FAILURES: dict[str, Program] = {

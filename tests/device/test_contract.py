@@ -35,6 +35,19 @@ def test_array_comes_back_as_it_went(device: Device) -> None:
     np.testing.assert_array_equal(array.to_host(), values)
 
 
+def test_kept_arrays_are_freed_when_the_block_ends(device: Device) -> None:
+    def let_go() -> int:
+        return device.empty((16 * MIB,), np.uint8).pointer
+
+    with device.watching_frees() as freed, device.keeping_arrays():
+        kept = let_go()
+        assert let_go() != kept
+        assert freed == []
+    with device.watching_frees() as freed:
+        pointer = let_go()
+        assert [address for address, _size in freed] == [pointer]
+
+
 def test_an_array_without_elements_needs_no_memory(device: Device) -> None:
     array = device.empty((0, 4), np.float32)
     assert array.nbytes == 0

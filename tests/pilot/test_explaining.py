@@ -13,18 +13,20 @@ from cudagraph_gate.model import Reason
 from cudagraph_gate.pilot import correctness
 from cudagraph_gate.pilot.explaining import Case, Explanation, drawn_by_chance, explain, noise_like
 from cudagraph_gate.pilot.graph_path import ready_graph
+from cudagraph_gate.pilot.own_path import PathMaker, own_path
 from cudagraph_gate.pilot.session import Session
 
 
-def explained(workload: Opened) -> Explanation | None:
-    """What is said of a captured graph that was followed amid churn."""
+def explained(workload: Opened, make_path: PathMaker = ready_graph) -> Explanation | None:
+    """What is said of a graph that was followed amid churn."""
     session = workload.session
     expected = correctness.expect(session, session.input_sets(1))
-    graph = ready_graph(session, workload.first)
-    static = [leaf for leaf in [graph.outputs] if session.adapter.is_device_array(leaf)]
+    graph = make_path(session, workload.first)
+    outputs, constants = getattr(graph, "outputs", None), getattr(graph, "constants", ())
+    static = [leaf for leaf in [outputs] if session.adapter.is_device_array(leaf)]
 
     def poison(_request: int) -> None:
-        correctness.poison(session, static, expected.start.changing, graph.constants)
+        correctness.poison(session, static, expected.start.changing, constants)
 
     def disturb(request: int) -> None:
         poison(request)
@@ -33,7 +35,7 @@ def explained(workload: Opened) -> Explanation | None:
     actual = correctness.follow(session, graph.replay, expected.start, before_each=disturb)
     wrong = [each for each in correctness.compare_paths(session, expected, actual) if not each.equal]
     assert wrong, "the workload of this test is meant to go wrong"
-    return explain(Case(session, graph, expected, actual, poison))
+    return explain(Case(session, graph, expected, actual, poison, disturb))
 
 
 def churn(session: Session) -> None:
@@ -254,3 +256,55 @@ def test_a_seed_counted_up_on_the_host_is_chance_to_whoever_sees_the_outputs(tmp
     )
     expected = correctness.expect(workload.session, workload.session.input_sets(1))
     assert drawn_by_chance(workload.session, expected, "output output")
+
+
+OWN = """
+        def captured(x):
+            table, stream = array(3), device.create_stream()
+            with device.use_stream(stream):
+                device.begin_capture(stream)
+                try:
+                    device.copy(work, x)
+                    add(work, table)
+                finally:
+                    graph = device.end_capture(stream)
+            {keep}
+            return graph.instantiate()
+
+        KEPT = []
+        table = array(3)
+
+        def step(x):
+            device.copy(work, x)
+            add(work, table)
+            {spoil}
+            return work
+
+        def build_graphed(shape):
+            static = array()
+            executable = captured(static)
+
+            def graphed(x):
+                device.copy(static, x)
+                executable.launch(device.current_stream())
+                return work
+
+            return graphed
+
+        def _plus(shape, x, y, n):
+            x[:n] += y[:n] if hasattr(y, "shape") and y.shape else y
+
+        ADD = Kernel("add", "", _plus, 2_000)
+"""
+
+
+@pytest.mark.parametrize(
+    ("keep", "spoil", "code"),
+    [("", "", Reason.LIFETIME), ("KEPT.append(table)", "add(work, 1)", None)],
+)
+def test_an_own_path_whose_array_was_let_go_is_told_from_one_that_computes_something_else(
+    tmp_path: Path, keep: str, spoil: str, code: Reason | None
+) -> None:
+    text = OWN.format(keep=keep, spoil=spoil)
+    explanation = explained(opened(tmp_path, text), own_path)
+    assert (None if explanation is None else explanation.code) is code

@@ -59,10 +59,14 @@ def _wrong_at_once(scene: Scene, path: GraphPath) -> Outcome | None:
     bad = [found for found in correctness.compare_paths(session, expected, actual) if not found.equal]
     if not bad:
         return None
-    why = explain(Case(session, path, expected, actual, lambda _request: None))
+    why = explain(Case(session, path, expected, actual, _nothing, _nothing))
     if why is None:
         return broke(Reason.WRONG_OUTPUT, f"the graph is wrong at once: {described(bad[0])}")
     return broke(why.code, f"{why.message} ({described(bad[0])})", call=why.call, advice=why.advice)
+
+
+def _nothing(_request: int) -> None:
+    """No churn."""
 
 
 def _overwrite(scene: Scene, example: Inputs) -> None:
