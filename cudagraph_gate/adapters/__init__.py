@@ -132,8 +132,17 @@ class Adapter(Protocol):
     def allocator_bytes(self) -> Measured:
         """Device memory that the framework's allocator holds."""
 
+    def occupied_bytes(self) -> Measured:
+        """The part of it that arrays take up, or that the allocator can't hand out to anybody else."""
+
     def release_cached(self) -> None:
         """Let the framework's allocator give back to the device what nothing uses."""
+
+    def release_workspaces(self) -> None:
+        """Give up what the framework's libraries keep for each stream, until they need it again.
+
+        Not where graphs may live that the framework itself has captured: they may work in it.
+        """
 
     def keeping_arrays(self) -> AbstractContextManager[None]:
         """Hold every array that this thread's calls of the framework make in the block until its end.

@@ -175,8 +175,15 @@ class ArrayAdapter:
         """There is no caching allocator."""
         return NotMeasured(reason="the device port has no caching allocator")
 
+    def occupied_bytes(self) -> Measured:
+        """There is no caching allocator."""
+        return self.allocator_bytes()
+
     def release_cached(self) -> None:
         """Nothing is cached."""
+
+    def release_workspaces(self) -> None:
+        """There are none."""
 
     def keeping_arrays(self) -> AbstractContextManager[None]:
         """Those of the device port."""

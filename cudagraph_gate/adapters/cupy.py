@@ -243,10 +243,21 @@ class CupyAdapter(ArrayAdapter):
         own = sum(one.nbytes for one in self._pools) + self._retired.nbytes
         return int(pool.total_bytes()) + own
 
+    def occupied_bytes(self) -> Measured:
+        """What arrays use of CuPy's current allocator, and all of the graphs' pools."""
+        held = self.allocator_bytes()
+        if isinstance(held, NotMeasured):
+            return held
+        pool: Any = self._cupy.cuda.get_allocator().__self__  # it has one: it told how much it holds
+        return held - int(pool.free_bytes())
+
     def release_cached(self) -> None:
         """Free all blocks of CuPy's default pool and of retired graphs' pools that no array holds."""
         self._retired.sweep()
         self._cupy.get_default_memory_pool().free_all_blocks()
+
+    def release_workspaces(self) -> None:
+        """CuPy keeps those of a library with its handle."""
 
     @contextmanager
     def keeping_arrays(self) -> Iterator[None]:

@@ -83,7 +83,7 @@ class Drilled:
         return {name: _quantile(before, after, quantile) for name, quantile in QUANTILES.items()}
 
     def grown(self, figure: str) -> Measured:
-        """Bytes of ``device_used_bytes`` or ``allocator_bytes`` after the drill beyond those before it."""
+        """Bytes of one memory figure after the drill beyond those before it."""
         found = []
         for stretch in ("before", "after"):
             blocks = self.of(stretch)
@@ -173,17 +173,27 @@ def _latency_check(name: str, found: Before | NotMeasured, policy: Policy) -> Ch
 
 
 def _memory_check(drilled: Drilled) -> Check:
-    device, held = drilled.grown("device_used_bytes"), drilled.grown("allocator_bytes")
-    if isinstance(held, int) and held > SLACK_BYTES:
-        return fails(Reason.MEMORY_GROWTH, f"{size(held)} of the allocator are not given back by the drill")
-    if isinstance(device, NotMeasured):
-        return undecided(Reason.UNMEASURABLE, f"memory after the drill: {device.reason}")
-    if device <= SLACK_BYTES:
+    occupied, outside = drilled.grown("occupied_bytes"), _outside(drilled)
+    if isinstance(occupied, int) and occupied > SLACK_BYTES:
+        return fails(
+            Reason.MEMORY_GROWTH, f"{size(occupied)} of the allocator are not given back by the drill"
+        )
+    if isinstance(outside, NotMeasured):
+        return undecided(Reason.UNMEASURABLE, f"memory after the drill: {outside.reason}")
+    if outside <= SLACK_BYTES:
         return holds("memory as before")
-    grown = f"{size(device)} of device memory are not given back by the drill"
-    if isinstance(held, NotMeasured):
+    grown = f"{size(outside)} of device memory are not given back by the drill"
+    if isinstance(occupied, NotMeasured):
         return fails(Reason.MEMORY_GROWTH, grown)
-    return undecided(Reason.UNMEASURABLE, f"{grown}, {size(max(0, held))} of them the allocator's")
+    return undecided(Reason.UNMEASURABLE, f"{grown}, and are not in the framework's allocator")
+
+
+def _outside(drilled: Drilled) -> Measured:
+    """Growth of the device's memory that no framework's allocator accounts for."""
+    device, held = drilled.grown("device_used_bytes"), drilled.grown("allocator_bytes")
+    if isinstance(device, NotMeasured) or isinstance(held, NotMeasured):
+        return device
+    return device - held
 
 
 def measured_drill(attacked: Attacked | None) -> dict[str, Any]:
@@ -203,4 +213,5 @@ def measured_drill(attacked: Attacked | None) -> dict[str, Any]:
         },
         "device_grown_bytes": drilled.grown("device_used_bytes"),
         "allocator_grown_bytes": drilled.grown("allocator_bytes"),
+        "occupied_grown_bytes": drilled.grown("occupied_bytes"),
     }

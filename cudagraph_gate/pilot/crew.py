@@ -17,8 +17,8 @@ class Crew:
 
     On the simulated device, where each thread has a virtual clock of its own, requests are served in the
     order of these clocks: a thread that ran ahead would take a copy engine before work that came earlier.
-    Elsewhere they are served as they come, or in turn where ``one_at_a_time`` asks for times that no other
-    thread's use of the interpreter disturbs.
+    Elsewhere they are served as they come, or all of one thread's before the next one's where
+    ``one_at_a_time`` asks for times that no other thread disturbs, be it by waking up.
     """
 
     def __init__(self, device: Device, size: int, *, one_at_a_time: bool = False) -> None:
@@ -28,7 +28,8 @@ class Crew:
         self._paced = threading.Barrier(size)
         self._begun = threading.Barrier(size, action=self._note_begin)
         self._ended = threading.Barrier(size, action=self._note_end)
-        self._turns = _Turns(size) if device.simulated or one_at_a_time else None
+        self._turns = _Turns(size) if device.simulated else None
+        self._alone = _Alone() if one_at_a_time and not device.simulated else None
         self._failures: list[Failure] = []
         self._begun_ns = 0
         self._spent_ns: list[int] = []
@@ -74,9 +75,13 @@ class Crew:
         """Before each request from :meth:`begin` on: wait for one's turn, if there are turns."""
         if self._turns is not None:
             self._turns.take(index, self._device.clock_ns())
+        if self._alone is not None:
+            self._alone.take(index)
 
     def leave(self, index: int) -> None:
         """No further request comes from this thread."""
+        if self._alone is not None:
+            self._alone.leave(index)
         if self._turns is not None:
             self._turns.leave(index)
 
@@ -122,6 +127,24 @@ class _Turns:
         if len(self._clocks) < len(self._members):
             return None
         return min(self._clocks, key=lambda index: (self._clocks[index], index))
+
+
+class _Alone:
+    """Lets one thread go from its first request to its last."""
+
+    def __init__(self) -> None:
+        self._seat = threading.Lock()
+        self._taken_by: int | None = None
+
+    def take(self, index: int) -> None:
+        if self._taken_by != index:
+            self._seat.acquire()
+            self._taken_by = index
+
+    def leave(self, index: int) -> None:
+        if self._taken_by == index:
+            self._taken_by = None
+            self._seat.release()
 
 
 def attach(device: Device) -> None:

@@ -24,8 +24,44 @@ class MemoryReading:
     """Of the whole device: other processes move it too."""
     allocator_bytes: Measured
     """What the framework's allocator holds, used or cached."""
+    occupied_bytes: Measured
+    """The part of it that arrays take up, or that nobody else can be given."""
     host_rss_bytes: Measured
     """Host memory of this process that is resident."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """What more is taken, in bytes. What lies free in an allocator, between arrays, is not."""
+
+    occupied: int | None
+    """In the framework's allocator; None where it does not tell."""
+    outside: int
+    """Of the device, and not by the framework's allocator."""
+
+    @classmethod
+    def between(cls, then: MemoryReading, now: MemoryReading) -> Growth:
+        """From one reading to a later one."""
+        device = now.device_used_bytes - then.device_used_bytes
+        cached = _difference(then.allocator_bytes, now.allocator_bytes)
+        occupied = _difference(then.occupied_bytes, now.occupied_bytes)
+        if cached is None or occupied is None:
+            return cls(None, device)
+        return cls(occupied, device - cached)
+
+    @property
+    def arrays(self) -> int:
+        """Where arrays lie."""
+        return self.outside if self.occupied is None else self.occupied
+
+    @property
+    def most(self) -> int:
+        """The larger of both."""
+        return max(self.arrays, self.outside)
+
+
+def _difference(then: Measured, now: Measured) -> int | None:
+    return None if isinstance(then, NotMeasured) or isinstance(now, NotMeasured) else now - then
 
 
 def memory_now(session: Session) -> MemoryReading:
@@ -34,6 +70,7 @@ def memory_now(session: Session) -> MemoryReading:
     return MemoryReading(
         device_used_bytes=memory.total_bytes - memory.free_bytes,
         allocator_bytes=session.adapter.allocator_bytes(),
+        occupied_bytes=session.adapter.occupied_bytes(),
         host_rss_bytes=_host_rss_bytes(),
     )
 

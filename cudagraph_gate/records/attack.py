@@ -94,3 +94,5 @@ class DrillRun(Value, frozen=True, kw_only=True, tag="drill", tag_field="record"
     what the framework's allocator keeps for later given back."""
     allocator_bytes: Measured = NotMeasured(reason="the allocator was not asked")
     """What the framework's allocator holds then."""
+    occupied_bytes: Measured = NotMeasured(reason="the allocator was not asked")
+    """The part of it that arrays take up, or that nobody else can be given."""

@@ -40,6 +40,7 @@ def blocks(change: Change = lambda _run: {}, *, before: int = 8, after: int = 8)
             "in_flight": 2 if stretch == "switch" else 0,
             "device_used_bytes": 512 * MIB,
             "allocator_bytes": 100 * MIB,
+            "occupied_bytes": 90 * MIB,
         }
         made.append(DrillRun(**(run | change(DrillRun(**run)))))
     return made
@@ -166,19 +167,26 @@ def test_a_drill_that_never_switched_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "allocator", "answer"),
+    ("device", "allocator", "occupied", "answer"),
     [
-        (512 * MIB + 31 * MIB, 100 * MIB, (PASS, None)),
-        (512 * MIB, 140 * MIB, (FAIL, Reason.MEMORY_GROWTH)),
-        (600 * MIB, 100 * MIB, (UNKNOWN, Reason.UNMEASURABLE)),  # it may be another process's
-        (600 * MIB, NotMeasured(reason="none"), (FAIL, Reason.MEMORY_GROWTH)),
-        (NotMeasured(reason="not read"), 100 * MIB, (UNKNOWN, Reason.UNMEASURABLE)),
+        (512 + 31, 100, 90, (PASS, None)),
+        (512 + 40, 140, 90, (PASS, None)),  # it lies free between others
+        (512 + 40, 140, 130, (FAIL, Reason.MEMORY_GROWTH)),
+        (600, 100, 90, (UNKNOWN, Reason.UNMEASURABLE)),  # it may be another process's
+        (600, None, None, (FAIL, Reason.MEMORY_GROWTH)),
+        (None, 100, 90, (UNKNOWN, Reason.UNMEASURABLE)),
     ],
 )
 def test_memory_must_be_as_before(
-    device: Any, allocator: Any, answer: tuple[GateStatus, Reason | None]
+    device: int | None,
+    allocator: int | None,
+    occupied: int | None,
+    answer: tuple[GateStatus, Reason | None],
 ) -> None:
-    found = gate(blocks(only("after", device_used_bytes=device, allocator_bytes=allocator)))
+    figures = {"device_used_bytes": device, "allocator_bytes": allocator, "occupied_bytes": occupied}
+    unread = NotMeasured(reason="not read")
+    after = {name: unread if mib is None else mib * MIB for name, mib in figures.items()}
+    found = gate(blocks(only("after", **after)))
     assert (found.status, found.code) == answer
 
 

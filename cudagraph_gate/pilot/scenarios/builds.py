@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cudagraph_gate.graphs import GraphKey
-from cudagraph_gate.model import NotMeasured
 from cudagraph_gate.pilot import correctness
 from cudagraph_gate.pilot.comparing import Moment, Trajectory
 from cudagraph_gate.pilot.correctness import Expectation, Start
 from cudagraph_gate.pilot.digests import final_state
 from cudagraph_gate.pilot.instance_set import Arrangement, Instance, InstanceSet, prepare, step, submit
 from cudagraph_gate.pilot.jobs import RungJob
-from cudagraph_gate.pilot.memory import MemoryReading, settled_memory
+from cudagraph_gate.pilot.memory import Growth, MemoryReading
 from cudagraph_gate.pilot.model_versions import graph_key
 from cudagraph_gate.pilot.scenarios.proofs import SLACK_BYTES
 from cudagraph_gate.pilot.scenarios.scene import Outcome, Scene, first_difference, first_unequal
@@ -88,7 +87,7 @@ def with_further_builds(scene: Scene, attack: Callable[[Scene], Outcome]) -> Out
 
     Raises what ``attack`` raises, or the building.
     """
-    before = held_memory(scene.session)
+    before = scene.memory()
     outcome = attack(scene)
     scene.release()
     put_right(scene, before)
@@ -100,26 +99,11 @@ def put_right(scene: Scene, before: MemoryReading | None = None) -> None:
 
     The module then refers to one of the further builds: now to the scene's again, and to that alone.
     """
-    kept = before is not None and _grown(before, held_memory(scene.session)) > SLACK_BYTES // 2
+    kept = before is not None and Growth.between(before, scene.memory()).arrays > SLACK_BYTES // 2
     if kept or not Model.of(scene).intact():
         scene.announce("building once more")
         scene.session = opened(scene.loaded, scene.job.shape, scene.job.seed)
         scene.expected = correctness.expect(scene.session, scene.input_sets)
-
-
-def held_memory(session: Session) -> MemoryReading:
-    """What is held by somebody, with the framework's cache given back."""
-    session.adapter.release_cached()
-    settled_memory(session)
-    session.adapter.release_cached()  # what the garbage held
-    return settled_memory(session)
-
-
-def _grown(before: MemoryReading, after: MemoryReading) -> int:
-    device = after.device_used_bytes - before.device_used_bytes
-    if isinstance(before.allocator_bytes, NotMeasured) or isinstance(after.allocator_bytes, NotMeasured):
-        return device
-    return max(device, after.allocator_bytes - before.allocator_bytes)
 
 
 # --- what may run at the same time ----------------------------------------------------------------

@@ -3,8 +3,8 @@
 Closed loop: each thread sends its next request when the last one is answered. All requests ask the cache
 first, as in an application; before the graphs are made it is off too. Whole trajectories are served, so that
 each output, and the state where there is any, is compared. The workload's ``between`` is called where
-requests come one by one. Times before and after are compared, so there the threads take turns: what one
-waits for another's use of the interpreter would tell nothing of the normal path.
+requests come one by one. Times before and after are compared, so there one thread is served after the
+other: what one waits for another's use of the interpreter would tell nothing of the normal path.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cudagraph_gate.pilot.crew import Crew, Failure, attach
 from cudagraph_gate.pilot.describing import described
 from cudagraph_gate.pilot.graph_path import GraphPath
 from cudagraph_gate.pilot.memory import MemoryReading
-from cudagraph_gate.pilot.scenarios.builds import Apart, Model, apart, held_memory, with_further_builds
+from cudagraph_gate.pilot.scenarios.builds import Apart, Model, apart, with_further_builds
 from cudagraph_gate.pilot.scenarios.scene import Outcome, Scene, broke, held, undecided
 from cudagraph_gate.pilot.scenarios.threads import first_complaint
 from cudagraph_gate.pilot.scenarios.turned_off import CachedGraphs, Graphs, OwnGraphs
@@ -37,6 +37,8 @@ THREADS: Final = 2
 BLOCKS: Final = 16
 """Of the normal path, before and after: eight in each half of those before, which give the noise."""
 GRAPH_BLOCKS: Final = 4
+BLOCK_NS: Final = 4 * measure.BLOCK_NS
+"""Of each thread: a block's time includes what is done to check the outputs."""
 MEETING_LIMIT_S: Final = 60.0
 """Threads that have not met by then never will."""
 
@@ -97,6 +99,11 @@ class _Traffic:
     models: Sequence[Model]
     graphs: Graphs
     runs: list[DrillRun] = field(default_factory=list)
+    _streams: list[Any] = field(init=False)
+    """Each server keeps its own, as one in an application does: libraries keep workspaces for each."""
+
+    def __post_init__(self) -> None:
+        self._streams = [model.session.adapter.new_stream() for model in self.models]
 
     def run(self) -> None:
         """Log every block. Raises what a thread raised."""
@@ -120,13 +127,13 @@ class _Traffic:
         session = self.models[0].session
         crew = Crew(session.device, len(self.models), one_at_a_time=stretch in TIMED)
         servers = [
-            _Server(crew, number, model, self.graphs, passes, meeting)
+            _Server(crew, number, model, self.graphs, self._streams[number], passes, meeting)
             for number, model in enumerate(self.models)
         ]
         session.device.synchronize()
         error = _run(crew, servers) if meeting is None else meeting.during(crew, servers)
         wrong = [] if error is not None else [each for server in servers for each in server.wrong()]
-        memory = held_memory(session) if settled and error is None else None
+        memory = self.scene.memory() if settled and error is None else None
         self._log(stretch, servers, wrong, error, memory)
         return error
 
@@ -155,6 +162,7 @@ class _Traffic:
             failure="" if error is None else error_text(error),
             device_used_bytes=absent if memory is None else memory.device_used_bytes,
             allocator_bytes=absent if memory is None else memory.allocator_bytes,
+            occupied_bytes=absent if memory is None else memory.occupied_bytes,
         )
         self.runs.append(run)
         self.scene.log.append(run)
@@ -166,7 +174,7 @@ def _passes(model: Model) -> int:
     device, wall, began = session.device, time.perf_counter_ns(), session.device.clock_ns()
     with session.blaming_user():
         correctness.follow(session, lambda passed: session.step(*passed), start, alone=True)
-    passes = measure.BLOCK_NS // max(1, device.clock_ns() - began)
+    passes = BLOCK_NS // max(1, device.clock_ns() - began)
     if device.simulated:
         passes = min(passes, measure.SIMULATED_WALL_NS // (time.perf_counter_ns() - wall))
     _fewest, most = measure.BLOCK_REQUESTS
@@ -231,6 +239,7 @@ class _Server:
     number: int
     model: Model
     graphs: Graphs
+    stream: Any
     passes: int
     meeting: Meeting | None
     latencies_ns: list[int] = field(default_factory=list)
@@ -243,7 +252,7 @@ class _Server:
     def serve(self) -> None:
         """Warm this thread up, then serve whole trajectories beside the others."""
         adapter = self.model.session.adapter
-        with adapter.on_stream(adapter.new_stream()):
+        with adapter.on_stream(self.stream):
             self._warm_up()
             self.crew.begin()
             for _ in range(self.passes):

@@ -92,7 +92,7 @@ def try_scenario(job: ScenarioJob, report: AnswerSink) -> None:
     if job.part in spec.lost_parts:
         _LOST.append((scene, before))
     else:
-        for proof in proofs(scene, before):
+        for proof in proofs(scene, before, lambda: _repeated(scene, spec)):
             log.append(proof)
     log.append(_ended(job, outcome, start_ns))
     before.end()
@@ -104,6 +104,16 @@ def _outcome(scene: Scene, spec: Scenario) -> Outcome:
         return ATTACKS[spec.name](scene)
     except (Exception, SystemExit) as error:  # noqa: BLE001  (nothing that a fault leads to may end the proofs)
         return _raised(scene, error)
+
+
+def _repeated(scene: Scene, spec: Scenario) -> None:
+    """The attack once more, of which nothing is logged."""
+    scene.announce(f"{spec.injected}, once more")
+    log, scene.log = scene.log, scene.log.muted()
+    try:
+        ATTACKS[spec.name](scene)
+    finally:
+        scene.log = log
 
 
 def _raised(scene: Scene, error: Exception | SystemExit) -> Outcome:

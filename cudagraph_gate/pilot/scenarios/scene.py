@@ -16,6 +16,7 @@ from cudagraph_gate.pilot.correctness import Expectation, beginning
 from cudagraph_gate.pilot.describing import described
 from cudagraph_gate.pilot.graph_path import GraphPath
 from cudagraph_gate.pilot.jobs import ScenarioJob
+from cudagraph_gate.pilot.memory import MemoryReading, settled_memory
 from cudagraph_gate.pilot.own_path import PATH_MAKERS
 from cudagraph_gate.pilot.session import Inputs, Loaded, Session, opened
 from cudagraph_gate.pilot.trial_log import TrialLog
@@ -119,6 +120,22 @@ class Scene:
         self.session.device.synchronize()
         while self.paths:
             self.paths.pop().invalidate()
+
+    # --- memory -----------------------------------------------------------------------------------
+    def memory(self) -> MemoryReading:
+        """What is held by somebody: caches are given back, the garbage is collected.
+
+        So are workspaces of libraries, where no graphs but ours are there.
+        """
+        adapter = self.session.adapter
+        if self.job.method == "capture":
+            adapter.release_workspaces()
+        adapter.release_cached()
+        reading = settled_memory(self.session)
+        if self.session.device.simulated:
+            return reading
+        adapter.release_cached()  # what the garbage held
+        return settled_memory(self.session)
 
     # --- outputs ----------------------------------------------------------------------------------
     def wrong(self, step: Callable[[Inputs], Any]) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from pilot_workloads import OF_ITS_OWN
 from scenes import Seen, seen
 
 from cudagraph_gate.model import GateStatus, Reason
+from cudagraph_gate.pilot.scenarios import proofs
 from cudagraph_gate.records import DrillRun
 
 
@@ -26,6 +28,15 @@ def test_all_stretches_are_served_and_nothing_is_lost(tmp_path: Path) -> None:
     assert served["before"] == served["after"] == 0 < served["graph"]
     assert sum(run.in_flight for run in logged) == 2
     assert logged[0].threads == 2
+
+
+def test_a_drill_that_is_repeated_for_its_memory_is_logged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proofs, "SLACK_BYTES", -1)  # whatever is read is too much
+    found = seen(tmp_path, "drill")
+    assert found.failed_proofs == ["memory"]
+    assert [run.order for run in runs(found)] == list(range(len(runs(found))))
 
 
 def test_requests_that_change_state_come_one_by_one(tmp_path: Path) -> None:

@@ -88,6 +88,26 @@ def test_memory_that_is_not_given_back_is_found(scene: Scene) -> None:
     assert found["memory"].detail.startswith("+32.0 MiB")
 
 
+@pytest.mark.parametrize(("each_time", "holds"), [(True, False), (False, True)])
+def test_what_is_taken_once_is_told_from_what_every_fault_takes(
+    scene: Scene, each_time: bool, holds: bool
+) -> None:
+    kept = []
+
+    def fault() -> None:
+        if each_time or not kept:
+            kept.append(scene.session.device.empty((SLACK_BYTES + 256,), "u1"))
+
+    before = Baseline.of(scene)
+    fault()
+    found = {proof.name: proof for proof in proofs(scene, before, fault)}["memory"]
+    before.end()
+    assert found.status is (GateStatus.PASS if holds else GateStatus.FAIL)
+    if holds:
+        seen = "+32.0 MiB at the first time, +0.0 MiB when the fault is repeated"
+        assert found.detail == f"no growth with every fault: {seen}"
+
+
 def test_a_graph_that_is_still_there_is_given_up_before_memory_is_read(scene: Scene) -> None:
     assert after(scene, lambda scene, _before: scene.graph()) == {}
 
