@@ -13,7 +13,7 @@ belongs into ``build_graphed``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import numpy as np
@@ -227,13 +227,16 @@ class TorchAdapter:
         torch.cuda.empty_cache()  # as torch.cuda.graph does: pools of destroyed graphs are given back
         torch.clear_autocast_cache()
         self._clear_workspaces()
-        stream = torch.cuda.Stream()
+        stream, pool = torch.cuda.Stream(), torch.cuda.graph_pool_handle()
         stream.wait_stream(torch.cuda.current_stream())
         try:
             with torch.cuda.stream(stream), no_collection():
-                owner.capture_begin(capture_error_mode="thread_local")
+                owner.capture_begin(pool=pool, capture_error_mode="thread_local")
                 outputs = _call_in_capture(owner, step, inputs)
                 owner.capture_end()
+        except BaseException:
+            _give_up_pool(torch, owner, pool)
+            raise
         finally:
             torch.clear_autocast_cache()
             self._clear_workspaces()
@@ -339,6 +342,20 @@ def _call_in_capture(owner: Any, step: Callable[..., Any], inputs: Sequence[Any]
             detail="the step runs graphs of its own: declare it as build_graphed(shape)",
         )
         raise refusal.with_traceback(error.__traceback__) from error
+
+
+def _give_up_pool(torch: Any, owner: Any, pool: Any) -> None:
+    """Undo what torch does not where the driver refuses the end of a capture.
+
+    Its allocator would go on as if that capture were under way, and keep the pool for good (torch 2.11).
+    """
+    try:
+        owner.pool()
+    except RuntimeError:  # it never ended
+        device = torch.cuda.current_device()
+        for name in ("_cuda_endAllocateToPool", "_cuda_releasePool"):
+            with suppress(RuntimeError, AttributeError):  # it had not begun, or torch works otherwise
+                getattr(torch._C, name)(device, pool)
 
 
 def _end_quietly(owner: Any) -> None:

@@ -315,14 +315,27 @@ def hidden() -> Facts:
 
 
 def failed(step: Any, values: Any) -> Facts:
-    """The capture's error, then the normal path: random numbers, a capture that succeeds, its outputs."""
-    error = "none"
-    try:
-        ADAPTER.capture(step, (values,))
-    except Exception as raised:  # noqa: BLE001  (which error it is, is the fact)
-        error = type(raised).__name__
-    capturing = torch.cuda.is_current_stream_capturing()
-    ADAPTER.recover()
+    """The capture's error, then the normal path: random numbers, a capture that succeeds, its outputs.
+
+    Each capture takes 64 MiB of its pool.
+    """
+
+    def large(inputs: Any) -> Any:
+        torch.empty(64 << 20, dtype=torch.uint8, device="cuda")
+        return step(inputs)
+
+    errors, held = [], []
+    for _ in range(3):
+        try:
+            ADAPTER.capture(large, (values,))
+        except Exception as raised:  # noqa: BLE001  (which error it is, is the fact)
+            errors.append(type(raised).__name__)
+        capturing = torch.cuda.is_current_stream_capturing()
+        ADAPTER.recover()
+        gc.collect()
+        ADAPTER.release_cached()
+        held.append(ADAPTER.allocator_bytes())
+    error = errors[0] if len(set(errors)) == 1 and len(errors) == len(held) else f"{errors}"
     drawn = torch.rand(3, device="cuda")
     torch.cuda.synchronize()
     layer, static = without_gradients(linear()), row(1)
@@ -335,6 +348,7 @@ def failed(step: Any, values: Any) -> Facts:
         "capturing": capturing,
         "random": bool(((drawn >= 0) & (drawn < 1)).all()),
         "again": ADAPTER.to_host(captured.outputs).tolist(),
+        "kept": max(held) - held[0],
     }
 
 
