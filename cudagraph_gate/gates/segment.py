@@ -21,7 +21,7 @@ from cudagraph_gate.gates.policy import Policy
 from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, TrialView, before
 from cudagraph_gate.gates.wording import listed, percent
 from cudagraph_gate.model import GateResult, NotMeasured, Reason
-from cudagraph_gate.records import NodeSet, Phase, WorkerEnd
+from cudagraph_gate.records import NodeSet, PathIdle, Phase, WorkerEnd
 from cudagraph_gate.timeline.kernel_names import kernel_name
 
 GATE = Gate(2, "segment", (DIAGNOSIS_FILE, PILOT_LOG))
@@ -29,6 +29,8 @@ PHASES: Final = frozenset(phase for phase in Phase if not before(Phase.CAPTURE, 
 """Phases whose findings speak of the segment: up to the capture, and the comparison of its kernels."""
 MIN_REQUESTS: Final = 5
 """Requests of the trajectory: the first replays often still look right when state or lifetime is not."""
+RECORDED_KINDS: Final = frozenset({"kernel", "memcpy", "memset"})
+"""Nodes that leave one operation each in a recording."""
 NAMED_KERNELS: Final = 3
 """Kernels that a reason names: enough to recognise the code, short enough to read."""
 
@@ -60,6 +62,7 @@ def segment_checks(trial: ShapeTrial) -> list[Check]:
     checks += own_path_checks(trial)
     if trial.nodes is not None:
         checks.append(_nodes_check(trial.nodes, agreed=outputs_agreed(trial)))
+        checks += _recorder_checks(trial, trial.nodes)
     elif not checks:
         checks.append(_unreached_check(trial))
     return checks
@@ -112,6 +115,27 @@ def _nodes_check(nodes: NodeSet, *, agreed: bool) -> Check:
             f"{nodes.nodes} nodes; the graph runs more kernels than the normal path: {_kernels(extra)}"
         )
     return holds(f"{nodes.nodes} nodes, the same kernels as the normal path")
+
+
+def _recorder_checks(trial: ShapeTrial, nodes: NodeSet) -> list[Check]:
+    """Nothing where the recorder saw each node of each replay; else the kernels it saw prove nothing.
+
+    Recorders drop, merge and misattribute events. How many a replay has to leave is known from its graph.
+    """
+    found = [idle for idle in trial.of(PathIdle) if idle.path == "graph"]
+    if not found or not set(nodes.kinds) <= RECORDED_KINDS:
+        return []
+    launches, seen = found[-1].graph_launches, found[-1].graph_operations
+    if isinstance(launches, NotMeasured) or isinstance(seen, NotMeasured):
+        return []
+    expected = found[-1].requests * nodes.nodes
+    if (launches, seen) == (found[-1].requests, expected):
+        return []
+    why = (
+        f"the recorder can't be trusted: of {found[-1].requests} replays of {nodes.nodes} nodes it saw "
+        f"{launches} launches with {seen} operations, not {expected}"
+    )
+    return [undecided(Reason.UNMEASURABLE, why)]
 
 
 def outputs_agreed(trial: ShapeTrial) -> bool:

@@ -135,4 +135,5 @@ def path_idle(log: TrialLog, path: PathName, recorded: PathOperations | NotMeasu
         busy_ns=busy_ns(several),
         operations=len(several),
         graph_launches=graph_launches(several),
+        graph_operations=int((several["graph"] != 0).sum()),
     )

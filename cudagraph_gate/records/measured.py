@@ -119,6 +119,8 @@ class PathIdle(Value, frozen=True, kw_only=True, tag="path_idle", tag_field="rec
     operations: int
     graph_launches: Measured
     """Launches of graphs among them."""
+    graph_operations: Measured = NotMeasured(reason="operations of graphs were not counted")
+    """Those that belong to a launched graph."""
 
 
 class UpdateCost(Value, frozen=True, kw_only=True, tag="update_cost", tag_field="record"):

@@ -17,8 +17,16 @@ from evidence_builder import (
 )
 
 from cudagraph_gate.gates import Policy, judge
-from cudagraph_gate.model import Counts, GateStatus, Reason
-from cudagraph_gate.records import Finding, NormalPathProbe, Phase, PhaseStarted, Record, WorkerEnd
+from cudagraph_gate.model import Counts, GateStatus, NotMeasured, Reason
+from cudagraph_gate.records import (
+    Finding,
+    NormalPathProbe,
+    PathIdle,
+    Phase,
+    PhaseStarted,
+    Record,
+    WorkerEnd,
+)
 
 
 def until(phase: Phase, *more: Record) -> tuple[Record, ...]:
@@ -248,6 +256,42 @@ def test_kernels_instead_of_a_copy_are_another_code_path(gate: Gate):
     assert gate(2, records=records).status is GateStatus.PASS
     (condition,) = judge(passing(records=records), Policy()).conditions
     assert "another code path (without 1 of" in condition
+
+
+def replays_recorded(**change: object) -> PathIdle:
+    """Ten replays of the eight nodes, and the copies of their inputs."""
+    seen = {"requests": 10, "operations": 90, "graph_launches": 10, "graph_operations": 80} | change
+    return PathIdle(shape="b1", path="graph", window_ns=1_000, busy_ns=900, **seen)  # type: ignore[arg-type]
+
+
+UNCOUNTED = NotMeasured(reason="not counted")
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({}, GateStatus.PASS),
+        ({"graph_operations": 79}, GateStatus.UNKNOWN),
+        ({"graph_operations": 81}, GateStatus.UNKNOWN),
+        ({"graph_launches": 9}, GateStatus.UNKNOWN),
+        ({"graph_operations": UNCOUNTED}, GateStatus.PASS),
+        ({"graph_launches": UNCOUNTED, "graph_operations": UNCOUNTED}, GateStatus.PASS),
+    ],
+)
+def test_a_recorder_that_does_not_see_each_node_of_each_replay_is_not_trusted(
+    gate: Gate, change: dict[str, object], status: GateStatus
+):
+    result = gate(2, records=trial(shape_records(more=(replays_recorded(**change),))))
+    assert result.status is status
+    if status is GateStatus.UNKNOWN:
+        assert result.code is Reason.UNMEASURABLE
+        assert "of 10 replays of 8 nodes it saw" in result.reason
+
+
+def test_of_nodes_that_leave_several_operations_or_none_nothing_is_expected(gate: Gate):
+    nodes = node_set(kinds={"kernel": 7, "graph": 1})
+    log = trial(shape_records(nodes=nodes, more=(replays_recorded(graph_operations=99),)))
+    assert gate(2, records=log).status is GateStatus.PASS
 
 
 def test_few_requests_of_another_sequence_are_a_condition():

@@ -51,6 +51,7 @@ def test_each_path_is_recorded_with_its_operations_and_launches(tmp_path: Path) 
         10 * (OPERATIONS + 1),
     )
     assert graph.graph_launches == RECORDED_REQUESTS, "the copy of the input is in no graph"
+    assert graph.graph_operations == graph.operations - RECORDED_REQUESTS
     assert one["kind"].tolist() == ["memcpy"] + ["kernel"] * 4
     assert one["name"].tolist() == ["DtoD"] + ["add"] * 4
 
@@ -184,6 +185,7 @@ def test_the_record_holds_window_union_and_launches(tmp_path: Path) -> None:
         busy_ns=200,
         operations=3,
         graph_launches=1,
+        graph_operations=2,
     )
 
 
