@@ -35,6 +35,7 @@ from cudagraph_gate.report.html_diagnosis import diagnosis_parts
 from cudagraph_gate.report.html_pieces import WIDTH, escaped, rows_of, table_of
 from cudagraph_gate.report.html_rungs import ladder_parts, shapes_parts
 from cudagraph_gate.report.html_scenarios import scenario_parts
+from cudagraph_gate.report.html_whole_request import whole_request_parts
 
 LEFT: Final = 60
 """Where the axis starts: the paths' names stand before it."""
@@ -130,6 +131,7 @@ def _shapes(evidence: Evidence) -> Iterable[str]:
         explicit = trial.explicit.get(shape.shape)
         for tried in (shape,) if explicit is None else (shape, explicit):
             yield _latency(tried)
+            yield from whole_request_parts(tried)
             yield from _found(tried)
         if explicit is not None and (note := explicit_note(explicit)):
             yield f'<p class="fail">{escape(note)}</p>'

@@ -24,7 +24,17 @@ from evidence_builder import (
 
 from cudagraph_gate.gates import Evidence, Policy, judge, view_trial
 from cudagraph_gate.model import Cause, GateStatus, Reason
-from cudagraph_gate.records import Finding, InstanceRun, MemorySeries, Phase, PhaseStarted, Record, RungEnded
+from cudagraph_gate.records import (
+    Finding,
+    InstanceRun,
+    MemorySeries,
+    Phase,
+    PhaseStarted,
+    Record,
+    RungEnded,
+    StepShare,
+    WholeRequests,
+)
 from cudagraph_gate.report import render_html
 from cudagraph_gate.report.console_pieces import SIMULATED_LINE
 from cudagraph_gate.report.html import latency_picture
@@ -205,6 +215,30 @@ def test_an_explicit_graph_has_sections_of_its_own():
     assert "P501.00 ms500 µs0.500" in beside
     assert "Costs, shape b1, explicit graph" in beside
     assert "the explicit graph" not in words
+
+
+@pytest.mark.parametrize("blocks", [6, 0])
+def test_whole_requests_are_a_table_of_both_paths(blocks: int):
+    timed_requests = [
+        WholeRequests(
+            shape="b1",
+            path=path,
+            order=order,
+            half="ab"[order % 2],
+            latencies_ns=(p50_ns,) * 20,
+            cpu_ns=MS,
+            step_calls=20,
+        )
+        for path, p50_ns in (("normal", 10 * MS), ("graph", 8 * MS))
+        for order in range(blocks)
+    ]
+    share = StepShare(shape="b1", requests=10, request_ns=100 * MS, step_ns=25 * MS, step_calls=10)
+    more = (PhaseStarted(shape="b1", phase=Phase.WHOLE_REQUEST), share, *timed_requests)
+    words = page(passing(records=trial(shape_records(more=more)))).words
+    _before, after = words.split("Whole request, shape b1")
+    assert ("P5010.0 ms8.00 ms0.800" in after) == bool(blocks)
+    assert ("the graph can touch 25.0 % of it" in after) == bool(blocks)
+    assert "Whole request" not in page(passing()).words
 
 
 def test_a_wrong_explicit_graph_is_said_to_be():
