@@ -135,6 +135,9 @@ class Adapter(Protocol):
     def occupied_bytes(self) -> Measured:
         """The part of it that arrays take up, or that the allocator can't hand out to anybody else."""
 
+    def free_memory(self) -> Sequence[tuple[int, int]]:
+        """Address and size of what the allocator keeps for later: of no array, and of no graph."""
+
     def release_cached(self) -> None:
         """Let the framework's allocator give back to the device what nothing uses."""
 

@@ -179,6 +179,10 @@ class ArrayAdapter:
         """There is no caching allocator."""
         return self.allocator_bytes()
 
+    def free_memory(self) -> Sequence[tuple[int, int]]:
+        """Nothing is kept."""
+        return ()
+
     def release_cached(self) -> None:
         """Nothing is cached."""
 

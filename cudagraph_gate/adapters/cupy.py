@@ -251,6 +251,10 @@ class CupyAdapter(ArrayAdapter):
         pool: Any = self._cupy.cuda.get_allocator().__self__  # it has one: it told how much it holds
         return held - int(pool.free_bytes())
 
+    def free_memory(self) -> Sequence[tuple[int, int]]:
+        """CuPy does not tell where the free blocks of its pools lie."""
+        return ()
+
     def release_cached(self) -> None:
         """Free all blocks of CuPy's default pool and of retired graphs' pools that no array holds."""
         self._retired.sweep()

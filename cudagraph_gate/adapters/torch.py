@@ -21,7 +21,7 @@ import numpy as np
 from cudagraph_gate.adapters.capturing import no_collection
 from cudagraph_gate.adapters.foreign import wrapped
 from cudagraph_gate.adapters.streams import foreign_stream
-from cudagraph_gate.adapters.torch_state import generators_of, runs_graphs, tensors_of
+from cudagraph_gate.adapters.torch_state import free_blocks, generators_of, runs_graphs, tensors_of
 from cudagraph_gate.device import Device
 from cudagraph_gate.device.port import ExecutableGraph, Graph, HostArray, Stream, UpdateResult
 from cudagraph_gate.errors import NoDeviceError, WorkloadError, device_error
@@ -301,6 +301,10 @@ class TorchAdapter:
         """What it has reserved, without the free parts of what tensors share: pools of graphs included."""
         figures = self._torch.cuda.memory_stats()
         return int(figures["reserved_bytes.all.current"] - figures["inactive_split_bytes.all.current"])
+
+    def free_memory(self) -> Sequence[tuple[int, int]]:
+        """Inactive blocks of the allocator's common pool."""
+        return free_blocks(self._torch.cuda.memory_snapshot())
 
     def release_cached(self) -> None:
         """``torch.cuda.empty_cache``."""

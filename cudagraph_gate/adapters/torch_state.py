@@ -1,4 +1,5 @@
-"""What a PyTorch step changes besides its outputs: parameters, buffers, gradients, optimisers, generators.
+"""What a PyTorch step changes besides its outputs (parameters, buffers, gradients, optimisers, generators),
+and what PyTorch says of its memory.
 
 ``torch`` is passed in: nothing here imports it.
 """
@@ -6,13 +7,15 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from cudagraph_gate.adapters.reachable import reachable_of
 
 _GRAPH_FILES: Final = ("torch/cuda/graphs.py", "torch/_inductor/cudagraph_trees.py")
 """Files of torch that capture and replay graphs."""
+COMMON_POOL: Final = (0, 0)
+"""What the allocator calls the pool that is no graph's."""
 
 
 def tensors_of(torch: Any, step: Callable[..., Any]) -> dict[str, Any]:
@@ -62,3 +65,19 @@ def runs_graphs(error: BaseException) -> bool:
     frames = traceback.walk_tb(error.__traceback__)
     files = (frame.f_code.co_filename.replace("\\", "/") for frame, _line in frames)
     return any(file.endswith(_GRAPH_FILES) for file in files)
+
+
+def free_blocks(segments: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
+    """Address and size of the blocks in ``torch.cuda.memory_snapshot()`` that belong to nobody.
+
+    Those of a graph's own pool are left out: its replays use them though no tensor does.
+    """
+    free = []
+    for segment in segments:
+        address = segment["address"]
+        common = tuple(segment.get("segment_pool_id", COMMON_POOL)) == COMMON_POOL
+        for block in segment["blocks"]:
+            if common and block["state"] == "inactive":
+                free.append((address, block["size"]))
+            address += block["size"]
+    return free

@@ -205,6 +205,7 @@ class Trial:
         with session.device.watching_frees() as freed:
             making.make_ready()
             right = self._follow(session, making, expected) and self._time(session, making, usable, expected)
+        freed += session.adapter.free_memory()
         if found := freed_finding(log.shape, getattr(making.path, "graph", None), freed, log.method):
             log.append(found)
             right = False

@@ -122,6 +122,10 @@ def test_copies_are_checked(found: Mapping[str, Facts]) -> None:
     assert facts["nbytes"] == 30
 
 
+def test_memory_that_a_graph_reads_and_nobody_owns_is_found(found: Mapping[str, Facts]) -> None:
+    assert facts_of(found, "freed") == {"alive": True, "lost": True}
+
+
 def test_what_is_kept_is_handed_out_to_nobody(found: Mapping[str, Facts]) -> None:
     assert facts_of(found, "kept_arrays") == {"kept": False, "let go": True}
 

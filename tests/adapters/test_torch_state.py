@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cudagraph_gate.adapters.torch_state import generators_of, runs_graphs, tensors_of
+from cudagraph_gate.adapters.torch_state import free_blocks, generators_of, runs_graphs, tensors_of
 
 
 class Tensor:
@@ -128,3 +128,14 @@ def raised_in(file: str) -> BaseException:
 )
 def test_an_error_out_of_torchs_own_graphs_is_told(file: str, graphs: bool) -> None:
     assert runs_graphs(raised_in(file)) is graphs
+
+
+def segment(address: int, *blocks: tuple[int, str], **more: Any) -> dict[str, Any]:
+    return {"address": address, "blocks": [{"size": size, "state": state} for size, state in blocks]} | more
+
+
+def test_free_blocks_are_those_of_no_tensor_and_of_no_graph() -> None:
+    shared = segment(1_000, (512, "active_allocated"), (256, "inactive"), (768, "active_pending_free"))
+    unused = segment(8_000, (2_048, "inactive"), segment_pool_id=(0, 0))
+    pool = segment(20_000, (4_096, "inactive"), segment_pool_id=(0, 7))
+    assert free_blocks([shared, unused, pool]) == [(1_512, 256), (8_000, 2_048)]

@@ -15,6 +15,7 @@ from cudagraph_gate.adapters import adapter_for, unusable
 from cudagraph_gate.adapters.torch import TorchAdapter
 from cudagraph_gate.device import open_device
 from cudagraph_gate.graphs import GraphedStep, contents
+from cudagraph_gate.pilot.freed_memory import reads_freed
 
 
 def linear() -> Any:
@@ -261,6 +262,16 @@ def kept_arrays() -> Facts:
     return {"kept": kept, "let go": reused()}
 
 
+def freed() -> Facts:
+    """Whether a kernel's argument is found that points to a tensor which its owner let go of."""
+    held = [torch.ones(1_000, device="cuda")]
+    captured = ADAPTER.capture(lambda values: values * held[0] + 1, (torch.ones(1_000, device="cuda"),))
+    alive = reads_freed(captured.graph, ADAPTER.free_memory())
+    del held[:]
+    lost = reads_freed(captured.graph, ADAPTER.free_memory())
+    return {"alive": alive is None, "lost": lost is not None and lost.index == 0}
+
+
 def copies() -> Facts:
     """What copy_into accepts and refuses, and what counts as a device array."""
     target = torch.zeros(4, device="cuda")
@@ -384,6 +395,7 @@ PROGRAMS: dict[str, Program] = {
         strided,
         copies,
         kept_arrays,
+        freed,
     )
 }
 FAILURES: dict[str, Program] = {
