@@ -111,7 +111,7 @@ def _memory_over_time(trial: JudgedTrial) -> list[Check]:
 def _last_rung_checks(last: RungEnded) -> list[Check]:
     sentence = f"rung {last.number}, {last.name}: {last.reason}"
     if last.status is GateStatus.PASS:
-        return [holds("every rung holds")]
+        return [holds("every rung that applies holds")]
     if last.status is GateStatus.UNKNOWN:
         return [undecided(last.code or Reason.NOT_TRIED, sentence)]
     if RUNGS[last.number - 1].bound_to:
@@ -164,7 +164,7 @@ def _fresh_inputs(trial: JudgedTrial) -> Check:
 def _all_shapes(trial: JudgedTrial) -> Check:
     others = trial.view.others
     if not others:
-        return holds("there is one shape")
+        return holds(f"only shape {trial.view.name} was asked for")
     left_out = {shape.shape: why for shape in others if (why := trial.exclusion(shape))}
     if not left_out:
         return holds(f"all {len(others) + 1} shapes hold")

@@ -8,9 +8,9 @@ from cudagraph_gate.gates.trial_view import ShapeTrial
 from cudagraph_gate.model import Reason
 from cudagraph_gate.records import Phase
 
-USE_CODES: Final = frozenset({Reason.LIFETIME, Reason.REPLAY_RACE})
+USE_CODES: Final = frozenset({Reason.LIFETIME, Reason.REPLAY_RACE, Reason.FROZEN_HOST_STATE})
 """Kinds of findings that do not refuse a graph but bind its use: outputs that the next request overwrites,
-host memory that must stay, replays that must not overlap."""
+host memory that must stay, replays that must not overlap, inputs that replays do not take."""
 
 
 def use_conditions(trial: ShapeTrial | None) -> tuple[str, ...]:

@@ -380,6 +380,30 @@ def _accepted_by_check(session: Session, expected: Any, actual: Any) -> tuple[bo
     return found
 
 
+def require_discerning_check(session: Session, expected: Expectation) -> None:
+    """Raises WorkloadError where the workload's ``check`` accepts outputs that were overwritten.
+
+    One that computes its answer and forgets to return it would let every wrong graph through.
+    """
+    right = expected.normal.moments[0].returned
+    if session.workload.check is None or not device_arrays(session, right):
+        return
+    spoilt = copied(session.adapter, right)
+    for leaf in device_arrays(session, spoilt):
+        session.adapter.poison(leaf)
+    session.adapter.synchronize()
+    try:
+        accepted, _why = _accepted_by_check(session, right, spoilt)
+    except WorkloadError:  # it can't be computed of such values, which refuses them as well
+        return
+    if accepted:
+        raise WorkloadError(
+            "check accepts outputs that were overwritten: it can't tell a wrong graph from a right one",
+            where=session.workload.where("check"),
+            hint="return True or False, or use assert",
+        )
+
+
 def _as_answer(session: Session, answer: Any) -> tuple[bool, str]:
     try:
         refused = answer is not None and not answer

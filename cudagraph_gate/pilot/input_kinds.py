@@ -32,6 +32,8 @@ class InputKinds:
     """The same memory in every request, so that none of them is fresh."""
     alike: tuple[tuple[str, str], ...]
     """Two that hold the same values in each request: that one is read for the other can't be seen."""
+    varying: tuple[str, ...] = ()
+    """Other values in some requests."""
 
     @property
     def complaint(self) -> str:
@@ -64,6 +66,26 @@ def kinds_of_inputs(session: Session, input_sets: Sequence[Inputs]) -> InputKind
         alike=tuple(
             (one, other) for one, other in combinations(digests, 2) if digests[one] == digests[other]
         ),
+        varying=tuple(name for name, found in digests.items() if len(set(found)) > 1),
+    )
+
+
+def baked_finding(
+    shape: str, kinds: InputKinds, updatable: Sequence[str], method: Method = "capture"
+) -> Finding | None:
+    """A condition where inputs that a graph keeps as they were captured differ from request to request."""
+    names = [name for name in kinds.varying if name not in set(updatable)]
+    if not names or method == "own":
+        return None
+    return Finding(
+        shape=shape,
+        method=method,
+        phase=Phase.TRAJECTORY,
+        code=Reason.FROZEN_HOST_STATE,
+        message=f"replays keep the captured values of {', '.join(names)}, which UPDATABLE leaves out and "
+        "inputs() varies with its seed",
+        advice="name them in UPDATABLE, or use the graph for requests with these very values only",
+        blocks=False,
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,13 +25,15 @@ from cudagraph_gate.pilot.findings import Findings, blamed, failures_found
 from cudagraph_gate.pilot.freed_memory import freed_finding
 from cudagraph_gate.pilot.garbage import freeze_imports
 from cudagraph_gate.pilot.host_endpoints import churn_host, pageable_copies, pageable_finding
-from cudagraph_gate.pilot.input_kinds import extreme_inputs, inputs_finding, kinds_of_inputs
+from cudagraph_gate.pilot.host_metadata import metadata_finding
+from cudagraph_gate.pilot.input_kinds import baked_finding, extreme_inputs, inputs_finding, kinds_of_inputs
 from cudagraph_gate.pilot.jobs import TrialJob
 from cudagraph_gate.pilot.kept_outputs import overwritten_by_graph, overwritten_finding
 from cudagraph_gate.pilot.making import Making, afterwards_of, making_of, with_normal
 from cudagraph_gate.pilot.memory import settled_memory
 from cudagraph_gate.pilot.model_versions import other_version, version_changed
 from cudagraph_gate.pilot.overlapping import overlap_finding
+from cudagraph_gate.pilot.own_path_use import own_path_findings
 from cudagraph_gate.pilot.path_idle import record_paths
 from cudagraph_gate.pilot.recording import write_fingerprint
 from cudagraph_gate.pilot.session import Inputs, Loaded, Session, build, load
@@ -150,6 +153,8 @@ class Trial:
         self._exact = True
         """Whether the graph's outputs agree with the normal path's bit by bit."""
         self._overwrites = False
+        self._sets = 1
+        """Different requests of the trajectory."""
         """Whether the graph path overwrites outputs that the normal path leaves alone."""
 
     def run(self) -> None:
@@ -198,6 +203,7 @@ class Trial:
         making.prepare()
         usable = session.baked(input_sets, input_sets[0])
         self._note_inputs(session, input_sets)
+        self._sets = len(input_sets)
         extreme = session.baked(extreme_inputs(session, input_sets[0]).input_sets, input_sets[0])
         expected = self._expect(session, usable, extreme)
         if not self._make(session, making, expected):
@@ -231,8 +237,9 @@ class Trial:
         self._log.begin(Phase.EXPECTED)
         moving = [name for name, moves in zip(session.input_names, session.updatable(), strict=True) if moves]
         kinds = kinds_of_inputs(session, input_sets)
-        if found := inputs_finding(self._log.shape, kinds, moving, self._log.method):
-            self._log.append(found)
+        for look in (inputs_finding, baked_finding):
+            if found := look(self._log.shape, kinds, moving, self._log.method):
+                self._log.append(found)
 
     def _expect(
         self, session: Session, usable: list[Inputs], extreme: list[Inputs]
@@ -241,6 +248,7 @@ class Trial:
         if left_out := session.uncompared_state():
             self._findings.large_state(left_out)
         expected = correctness.expect(session, usable, more=extreme)
+        correctness.require_discerning_check(session, expected)
         for comparison in compare_repeats(log.shape, expected.normal, expected.repeated):
             self._append(comparison)
         log.memory(session)
@@ -300,9 +308,11 @@ class Trial:
         if same:
             self._note_kept(session, making, expected)
             self._note_overlap(session, making, expected)
-        odd = None if frozen or not same else odd_call_finding(session, expected, log.method)
-        if odd is not None:
-            log.append(odd)
+        odd = False
+        if same and not frozen:
+            for refusal in self._refusals(session, making, expected):
+                log.append(refusal)
+                odd = True
         if not same:
             case = Case(session, making.path, expected, actual, poison, disturb, moved=bool(moved))
             if (why := explain(case)) is not None:
@@ -314,6 +324,18 @@ class Trial:
         again = correctness.normal_again(session, expected)
         self._append(again)
         return same and again.equal and not (frozen or moved or odd or expected.lost_inputs)
+
+    def _refusals(
+        self, session: Session, making: Making, expected: correctness.Expectation
+    ) -> Iterator[Finding]:
+        """What refuses a graph whose outputs agree: it shows where requests come otherwise, or often."""
+        method, replay = self._log.method, making.path.replay
+        if found := odd_call_finding(session, expected, method):
+            yield found
+        if found := metadata_finding(session, replay, expected, self._job.seed, self._sets, method):
+            yield found
+        if method == "own":
+            yield from own_path_findings(session, replay, expected)
 
     def _note_overlap(self, session: Session, making: Making, expected: correctness.Expectation) -> None:
         if session.workload.check is not None and not self._exact:

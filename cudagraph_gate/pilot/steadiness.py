@@ -15,6 +15,7 @@ from cudagraph_gate.model import Reason
 from cudagraph_gate.pilot import correctness
 from cudagraph_gate.pilot.comparing import REPEAT_LIMIT, difference
 from cudagraph_gate.pilot.correctness import Expectation
+from cudagraph_gate.pilot.digests import changed_state
 from cudagraph_gate.pilot.session import Session
 from cudagraph_gate.records import Finding, Method, Phase
 from cudagraph_gate.workload import flatten
@@ -28,8 +29,9 @@ BUDGET_S: Final = 5.0
 def odd_call(session: Session, expected: Expectation) -> tuple[int, str] | None:
     """The first call whose outputs stray far from the first one's, and which output; None: there is none.
 
-    Where requests change state their outputs follow from it, and nothing is said. Noise of the device, which
-    may show up late, stays far below the limit. Raises what the step raises.
+    Or the first one that changes state, and which: a trajectory did not. Where requests change state anyway
+    their outputs follow from it, and nothing is said. Noise of the device, which may show up late, stays far
+    below the limit. Raises what the step raises.
     """
     if expected.start.changing:
         return None
@@ -46,6 +48,8 @@ def odd_call(session: Session, expected: Expectation) -> tuple[int, str] | None:
         for name, leaf in leaves.items():
             if name not in first or _strays(session, first[name], leaf):
                 return number, name
+        if changed := changed_state(session, expected.start.state):
+            return number, f"state {min(changed)}"
         if time.monotonic() > end:
             break
     return None
@@ -57,7 +61,7 @@ def odd_call_finding(session: Session, expected: Expectation, method: Method = "
     if found is None:
         return None
     number, name = found
-    which = name if name == "output" else f"output {name}"
+    which = name if name == "output" or name.startswith("state ") else f"output {name}"
     return Finding(
         shape=session.shape_name,
         method=method,

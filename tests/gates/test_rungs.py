@@ -54,7 +54,7 @@ def test_every_rung_holds() -> None:
         (6, "traffic mix", PASS),
     ]
     assert found[0].reason == "8 nodes, the same kernels as the normal path"
-    assert found[2].reason == "there is one shape"
+    assert found[2].reason == "only shape b1 was asked for"
     assert decided(later()) is Decision.GO
     assert gate_6(later()).status is PASS
 
