@@ -76,7 +76,10 @@ class Afterwards:
         """Whether nothing was found so far."""
 
     def walk(self) -> bool:
-        """Serve requests by the normal path, each followed by ``between``, and look at times.
+        """Serve requests by the graph, each followed by ``between``, and look at times.
+
+        Not by the normal path, as it is left out in use: what its Python would put right, such as a table that
+        is loaded anew once ``between`` has marked it as old, the graph must do without.
 
         Nothing where there is no ``between``. To be called before anything is timed: there each path has its
         own call with the same index, and what happens twice may be undone. Raises what a path raises.
@@ -87,7 +90,7 @@ class Afterwards:
             if between.spent_s > self._budget_s or time.monotonic() > end:
                 break
             given = self._start.requests[0]
-            session.call(tuple(map(session.adapter.static_like, given)))
+            self._replay(tuple(map(session.adapter.static_like, given)))
             session.adapter.synchronize()
             between.call()
             self.look_if_due()
@@ -113,8 +116,9 @@ class Afterwards:
         session, log = self._session, self._log
         if moved := self._moved():
             return _moved_finding(session, log, moved)
-        one = self._once(session.call)
+        # First the graph: a call of the normal path may put right what it finds wrong.
         graph = correctness.follow(session, self._replay, self._start, before_each=self._disturb, alone=True)
+        one = self._once(session.call)
         if not self._wrong(one, one, graph):
             return None
         other = self._once(session.call)
