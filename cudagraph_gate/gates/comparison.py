@@ -53,7 +53,12 @@ def comparison_checks(trial: ShapeTrial, policy: Policy, paths: PathComparison |
         checks.append(undecided(Reason.UNMEASURABLE, paths.reason))
     else:
         gain = at_fair_clocks(trial, _gain_check(paths, policy))
-        checks += [gain, *_tail_checks(paths, policy), _cpu_check(paths, policy)]
+        checks += [
+            gain,
+            *_tail_checks(paths, policy),
+            *_stall_checks(paths, policy),
+            _cpu_check(paths, policy),
+        ]
     checks.append(_memory_check(trial, policy))
     if trial.completed:
         return checks
@@ -144,6 +149,21 @@ def _tail_checks(paths: PathComparison, policy: Policy) -> Iterable[Check]:
         yield tail_check("P95", paths.p95, policy)
     if isinstance(paths.p99, QuantilePair):
         yield tail_check("P99", paths.p99, policy)
+
+
+def _stall_checks(paths: PathComparison, policy: Policy) -> Iterable[Check]:
+    """An alarm where requests take longer on average though most do not: stalls too rare for a quantile."""
+    limit = 1 + policy.max_tail_regression + paths.noise.upper
+    if paths.time_ratio <= limit:
+        return
+    seen = (
+        f"all timed requests together take {paths.time_ratio:.2f} times as long by the graph, "
+        f"the limit is {limit:.2f}: some stall"
+    )
+    if paths.time_ratio_but_one > limit:
+        yield fails(Reason.REGRESS, seen)
+    else:
+        yield undecided(Reason.UNMEASURABLE, f"{seen}, in one block of {paths.blocks}")
 
 
 def _cpu_check(paths: PathComparison, policy: Policy) -> Check:

@@ -69,6 +69,10 @@ class PathComparison:
     normal_per_s: float
     """Throughput: requests a second, one after the other."""
     graph_per_s: float
+    time_ratio: float
+    """Time per request of all blocks, graph over normal."""
+    time_ratio_but_one: float
+    """The same without the longest block of each path."""
     replay_ns: Measured
     """Median of a replay without the copy of its inputs."""
     copy_in_ns: Measured
@@ -137,6 +141,8 @@ def compare_paths(trial: ShapeTrial) -> PathComparison | NotMeasured:
         graph_process_cpu_ns=_process_cpu_per_request(graph),
         normal_per_s=_throughput(normal),
         graph_per_s=_throughput(graph),
+        time_ratio=_throughput(normal) / _throughput(graph),
+        time_ratio_but_one=_throughput(_but_longest(normal)) / _throughput(_but_longest(graph)),
         replay_ns=_median(trial.blocks("replay"), "the bare replay was not timed"),
         copy_in_ns=_median(trial.blocks("copy_in"), "the copy was not timed"),
         blocks=min(len(normal), len(graph)),
@@ -232,6 +238,11 @@ def _throughput(blocks: Sequence[Block]) -> float:
     """Requests over the time that they took, without what lay between them."""
     spent_ns = sum(sum(block.latencies_ns) for block in blocks)
     return _requests(blocks) * NS_PER_S / max(1, spent_ns)
+
+
+def _but_longest(blocks: Sequence[Block]) -> Sequence[Block]:
+    longest = max(blocks, key=lambda block: sum(block.latencies_ns) / max(1, len(block.latencies_ns)))
+    return [block for block in blocks if block is not longest]
 
 
 def _median(blocks: Sequence[Block], absent: str) -> Measured:

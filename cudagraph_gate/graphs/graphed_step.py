@@ -233,7 +233,7 @@ class GraphedStep:
 
     @property
     def example(self) -> tuple[Any, ...]:
-        """The inputs that the step was made with."""
+        """The inputs that the step was made with; none once it was given up."""
         return self._example
 
     @property
@@ -303,6 +303,7 @@ class GraphedStep:
         self._move(State.INVALID)
         executable, captured = self._executable, self._captured
         self._executable, self._captured, self._static, self._moving = None, None, (), []
+        self._example = ()  # nothing is captured any more
         if executable is not None:
             with suppress(*_BESIDES):
                 executable.destroy()

@@ -78,8 +78,8 @@ class Afterwards:
     def walk(self) -> bool:
         """Serve requests by the graph, each followed by ``between``, and look at times.
 
-        Not by the normal path, as it is left out in use: what its Python would put right, such as a table that
-        is loaded anew once ``between`` has marked it as old, the graph must do without.
+        Not by the normal path, as it is left out in use: what its Python would put right, such as a table
+        that is loaded anew once ``between`` has marked it as old, the graph must do without.
 
         Nothing where there is no ``between``. To be called before anything is timed: there each path has its
         own call with the same index, and what happens twice may be undone. Raises what a path raises.

@@ -30,6 +30,7 @@ from cudagraph_gate.pilot.input_kinds import baked_finding, extreme_inputs, inpu
 from cudagraph_gate.pilot.jobs import TrialJob
 from cudagraph_gate.pilot.kept_outputs import overwritten_by_graph, overwritten_finding
 from cudagraph_gate.pilot.making import Making, afterwards_of, making_of, with_normal
+from cudagraph_gate.pilot.many_requests import rare_request_finding
 from cudagraph_gate.pilot.memory import settled_memory
 from cudagraph_gate.pilot.model_versions import other_version, version_changed
 from cudagraph_gate.pilot.overlapping import overlap_finding
@@ -333,6 +334,8 @@ class Trial:
         if found := odd_call_finding(session, expected, method):
             yield found
         if found := metadata_finding(session, replay, expected, self._job.seed, self._sets, method):
+            yield found
+        if found := rare_request_finding(session, replay, expected, self._job.seed, method):
             yield found
         if method == "own":
             yield from own_path_findings(session, replay, expected)

@@ -33,6 +33,13 @@ def own_path_findings(session: Session, replay: Step, expected: Expectation) -> 
             "the path does not take them anew",
             "copy the inputs at every request, whatever arrays they come in",
         )
+    if lost := lost_inputs(session, replay, expected):
+        yield _finding(
+            session,
+            Reason.STATE_MUTATION,
+            f"the path overwrites the caller's input {', '.join(lost)}, the normal path does not",
+            "copy the inputs into buffers of the path's own, and work on those",
+        )
     left_ns = left_running(session, replay, expected)
     if left_ns > max(LEFT_NS, LEFT_FACTOR * left_running(session, session.call, expected)):
         yield _finding(
@@ -49,6 +56,17 @@ def stale_inputs(session: Session, replay: Step, expected: Expectation) -> str:
     if difference := _in_same_arrays(session, replay, expected):
         return "" if _in_same_arrays(session, session.call, expected) else difference
     return ""
+
+
+def lost_inputs(session: Session, replay: Step, expected: Expectation) -> tuple[str, ...]:
+    """Inputs that the path changes and does not return, and that the normal path leaves as they are."""
+    lost: dict[str, None] = {}
+
+    def watch(given: Inputs, passed: Inputs, returned: Any) -> None:
+        lost.update(dict.fromkeys(correctness.changed_unseen(session, given, passed, returned)))
+
+    correctness.follow(session, replay, expected.start, after_each=watch)
+    return tuple(name for name in lost if name not in expected.lost_inputs)
 
 
 def left_running(session: Session, step: Step, expected: Expectation) -> int:

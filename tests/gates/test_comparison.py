@@ -212,6 +212,39 @@ def test_a_tail_that_is_worse_within_its_interval_is_unknown(gate: Gate):
     assert "not clearly within the limit" in result.reason
 
 
+def stalling(path: str, p50_ns: int, stalls: int) -> list[Block]:
+    """Six blocks of 210 requests; in ``stalls`` of them one request takes a second."""
+    many = spread(p50_ns) * 10
+    return [
+        Block(
+            shape="b1",
+            path=path,
+            order=order,
+            half="ab"[order % 2],
+            latencies_ns=(1_000 * MS, *many[1:]) if order < stalls else many,
+            cpu_ns=1_000_000,
+        )
+        for order in range(6)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("normal", "graph", "status"),
+    [
+        (0, 0, GateStatus.PASS),
+        (0, 1, GateStatus.UNKNOWN),
+        (0, 3, GateStatus.FAIL),
+        (3, 3, GateStatus.PASS),
+    ],
+)
+def test_stalls_too_rare_for_a_quantile_count(gate: Gate, normal: int, graph: int, status: GateStatus):
+    blocks = [*stalling("normal", MS, normal), *stalling("graph", 600_000, graph)]
+    result = gate(6, records=log(blocks=blocks))
+    assert result.status is status, result.reason
+    if status is not GateStatus.PASS:
+        assert "all timed requests together take" in result.reason
+
+
 def test_p99_is_left_out_with_too_few_requests(gate: Gate):
     blocks = [*timed("normal", MS, blocks=4), *timed("graph", 600_000, blocks=4)]
     result = gate(6, records=log(blocks=blocks))

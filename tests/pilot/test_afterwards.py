@@ -155,6 +155,31 @@ def test_equal_weights_elsewhere_are_found_where_the_old_memory_is_used_again(tm
     assert walked.finding.code is Reason.UNSTABLE_ADDRESS
 
 
+@pytest.mark.parametrize("every", [25, 40])
+def test_what_a_normal_call_would_put_right_is_found(tmp_path: Path, every: int) -> None:
+    walked = Walked(
+        tmp_path,
+        f"""
+        old, value = True, 1.0
+
+        def step(x):
+            global old
+            if old:
+                device.copy(weights, array(value))
+                old = False
+            device.copy(work, x)
+            add(work, weights)
+            return work
+
+        def between(i):
+            global old, value
+            if i % {every} == {every} - 1:
+                old, value = True, value + 1
+        """,
+    )
+    assert walked.finding.code is Reason.UNSTABLE_ADDRESS
+
+
 def test_a_value_of_the_host_that_changes_late_is_found(tmp_path: Path) -> None:
     text = """
         scale = [0]

@@ -12,11 +12,12 @@ from cudagraph_gate.model import Reason
 from cudagraph_gate.pilot.input_kinds import (
     EXTREME_SEEDS,
     InputKinds,
+    baked_finding,
     extreme_inputs,
     inputs_finding,
     kinds_of_inputs,
 )
-from cudagraph_gate.records import Phase
+from cudagraph_gate.records import Method, Phase
 
 STEP = """
         def step(x, mask, extra):
@@ -57,7 +58,29 @@ def test_inputs_are_told_apart(
     reused: tuple[str, ...],
     alike: tuple[tuple[str, str], ...],
 ) -> None:
-    assert kinds(tmp_path, returning(values)) == InputKinds(constant, reused, alike)
+    found = kinds(tmp_path, returning(values))
+    assert (found.constant, found.reused, found.alike) == (constant, reused, alike)
+
+
+@pytest.mark.parametrize(
+    ("updatable", "method", "named"),
+    [
+        (("x",), "capture", "extra"),
+        (("x", "extra"), "capture", None),
+        (("x",), "own", None),
+        ((), "capture", "x, extra"),
+    ],
+)
+def test_inputs_that_vary_and_are_baked_in_are_a_condition(
+    tmp_path: Path, updatable: tuple[str, ...], method: Method, named: str | None
+) -> None:
+    found = baked_finding(
+        "b1", kinds(tmp_path, returning("x, array(1), array(-seed - 1)")), updatable, method
+    )
+    assert (found is None) == (named is None)
+    if found is not None:
+        assert f"the captured values of {named}, which" in found.message
+        assert not found.blocks
 
 
 def test_one_request_calls_nothing_constant(tmp_path: Path) -> None:

@@ -36,6 +36,27 @@ def test_a_call_in_many_that_does_something_else_is_found(tmp_path: Path, every:
     assert odd(workload) == (every - before - 1, "output")
 
 
+def test_a_call_in_many_that_changes_state_is_found(tmp_path: Path) -> None:
+    workload = opened(
+        tmp_path,
+        """
+calls, total = 0, array()
+
+def step(x):
+    global calls
+    calls += 1
+    device.copy(work, x)
+    if calls % 50 == 0:
+        add(total, 1)
+    return work
+
+def state():
+    return {"total": total}
+""",
+    )
+    assert odd(workload) == (50 - 16 - 1, "state total")
+
+
 def test_a_steady_step_is_left_alone(tmp_path: Path) -> None:
     assert odd(opened(tmp_path)) is None
 

@@ -181,7 +181,7 @@ def test_an_input_that_is_baked_in_keeps_its_value_on_both_paths(tmp_path: Path)
             assert np.array_equal(expected["y"].to_host(), actual["y"].to_host())
         """,
     )
-    assert held(tried)
+    assert held(tried, [(Phase.TRAJECTORY, Reason.FROZEN_HOST_STATE)])
 
 
 def test_noise_of_the_device_is_tolerated_and_not_taken_for_frozen_host_state(tmp_path: Path) -> None:
