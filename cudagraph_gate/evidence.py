@@ -8,16 +8,17 @@ killed at any point leaves whole artefacts only; the log may lose its last, unfi
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Final, TypeVar
 
 import msgspec
 
-from cudagraph_gate.errors import EvidenceError
+from cudagraph_gate.errors import EvidenceError, UsageError
 from cudagraph_gate.model import (
     SCHEMA_VERSION,
     Diagnosis,
@@ -122,6 +123,29 @@ class Run:
             raise _unwritable(self.folder / name, error) from error
         finally:
             temporary.unlink(missing_ok=True)
+
+    @contextmanager
+    def exclusively(self) -> Iterator[None]:
+        """Nobody else adds to this run in the block, and the verdict of what it held before is gone.
+
+        Raises UsageError where another process does. A file system without locks is taken as it is.
+        """
+        folder = os.open(self.folder, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise UsageError(
+                    f"another cgate adds to run {self.name}",
+                    hint="wait for its end, or start a new run with cgate run",
+                ) from error
+            except OSError:
+                pass
+            with suppress(OSError):  # what can't be written says so itself
+                (self.folder / VERDICT_FILE).unlink(missing_ok=True)
+            yield
+        finally:
+            os.close(folder)
 
     def append(self, record: Record) -> None:
         """Add one line to the pilot log and push it out of this process.
@@ -256,7 +280,7 @@ def open_run(folder: Path) -> Run:
 
 def newest_run(root: Path = RUNS, *, workload: str | None = None) -> Run:
     """The newest run (of ``workload``, if named). Raises EvidenceError if there is none."""
-    folders = sorted((path for path in root.glob("*") if (path / RUN_FILE).is_file()), reverse=True)
+    folders = sorted(filter(_holds_run, root.glob("*")), reverse=True)
     for folder in folders:
         run = Run(folder)
         if workload is None or run.info().workload == workload:
@@ -267,6 +291,13 @@ def newest_run(root: Path = RUNS, *, workload: str | None = None) -> Run:
         where=str(root),
         hint="start with: cgate run WORKLOAD.py, or name one with --run DIR",
     )
+
+
+def _holds_run(folder: Path) -> bool:
+    try:
+        return (folder / RUN_FILE).is_file()
+    except OSError:  # another user's, who lets nobody in
+        return False
 
 
 def missing(what: str) -> NotMeasured:

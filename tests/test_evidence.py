@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ from every_record import RECORDS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudagraph_gate.errors import EvidenceError
+from cudagraph_gate.errors import EvidenceError, UsageError
 from cudagraph_gate.evidence import Run, RunInfo, create_run, missing, newest_run, open_run
 from cudagraph_gate.model import (
     Decision,
@@ -275,3 +276,26 @@ def test_an_absent_artefact_has_its_reason() -> None:
     assert missing("timeline").reason == (
         "the run has no timeline: it ended before that stage, or the stage was not run"
     )
+
+
+def test_one_process_adds_to_a_run_at_a_time(tmp_path: Path) -> None:
+    run = create_run("model.py", "module", "simulated", root=tmp_path)
+    with run.exclusively(), pytest.raises(UsageError, match="another cgate adds to run"), run.exclusively():
+        pytest.fail("two at a time")
+    with run.exclusively():
+        run.append(RECORDS[0])
+    assert len(run.records()) == 1
+
+
+def test_who_adds_to_a_run_ends_its_verdict(tmp_path: Path) -> None:
+    run = create_run("model.py", "module", "simulated", root=tmp_path)
+    (run.folder / "verdict.json").write_text("{}")
+    with run.exclusively():
+        assert not (run.folder / "verdict.json").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read every folder")
+def test_a_run_that_may_not_be_read_is_passed_over(tmp_path: Path) -> None:
+    mine = create_run("model.py", "module", "simulated", root=tmp_path)
+    (tmp_path / "99999999T000000000-other").mkdir(mode=0)
+    assert newest_run(tmp_path).folder == mine.folder

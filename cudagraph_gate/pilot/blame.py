@@ -36,6 +36,7 @@ _ADVICE: Final[Mapping[Reason, str]] = {
     Reason.CRASH: "run the normal path under compute-sanitizer",
     Reason.CAPTURE_INTERFERENCE: "capture thread-locally, or while no other thread uses CUDA",
 }
+_OWN_ERROR: Final = "it is raised while the graph is made, by the code itself: mend what it says"
 INVALIDATED: Final = "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
 OWN_THREADS: Final = "cgate"
 """Begins the names of the trial's own threads, which leave captures alone."""
@@ -53,7 +54,7 @@ def blame(error: Exception | SystemExit, shape: str, phase: Phase, folder: Path)
         message=_first_line(error),
         call=_call(error, where, folder),
         where=where,
-        advice=_ADVICE.get(code, ""),
+        advice=_OWN_ERROR if code is Reason.CAPTURE_ILLEGAL and _of_its_own(error) else _ADVICE.get(code, ""),
     )
 
 
@@ -74,6 +75,13 @@ def reason_code(error: Exception | SystemExit, phase: Phase) -> Reason:
     if known is not None:
         return known
     return Reason.CAPTURE_ILLEGAL if phase in _CAPTURE_PHASES else Reason.WORKLOAD
+
+
+def _of_its_own(error: BaseException) -> bool:
+    """Whether nothing of the driver's or of a framework's was refused."""
+    text = str(error).lower()
+    device = isinstance(error, DeviceError) or type(error).__name__ == "AcceleratorError"
+    return not device and not any(word in text for word in ("captur", "cuda", "cublas", "stream"))
 
 
 def _of_capture(error: CaptureError) -> Reason:

@@ -29,17 +29,18 @@ def pilot(run: Run, options: Options, policy: Policy = DEFAULT_POLICY) -> None:
     """Climb the ladder as far as it holds, each step in a worker of its own, and log it in ``run``.
 
     A crash, a hang or a refused capture is evidence; WorkloadError is raised where the workload itself
-    fails, after what else was to be tried.
+    fails, after what else was to be tried, UsageError where another process adds to this run.
     """
-    climb = _Climb(run, options, policy)
-    climb.begin()
-    with climb.spares:
-        try:
-            climb.up()
-        finally:
-            climb.write_end()
-        climb.attack()
-    climb.raise_failures()
+    with run.exclusively():
+        climb = _Climb(run, options, policy)
+        climb.begin()
+        with climb.spares:
+            try:
+                climb.up()
+            finally:
+                climb.write_end()
+            climb.attack()
+        climb.raise_failures()
 
 
 class _Climb:
