@@ -10,7 +10,8 @@ graph request, while the normal path already serves:
 - the first replay, as far as it takes longer than a steady one.
 
 A path of the workload's own has one figure for all of these: building it and calling it until it has its
-graphs. Break-even is the one-time cost over what a request saves (P50 against P50), rounded up: from that
+graphs. What single steady replays took far beyond the others is added: something was still being made.
+Break-even is the one-time cost over what a request saves (P50 against P50), rounded up: from that
 request on, the graph path has served as many requests in less time.
 """
 
@@ -25,7 +26,7 @@ from cudagraph_gate.gates.latency import compare_paths, saved_per_request
 from cudagraph_gate.gates.trial_view import ShapeTrial, TrialView
 from cudagraph_gate.gates.wording import percent
 from cudagraph_gate.model import Measured, NotMeasured
-from cudagraph_gate.records import Phase, TrafficRun
+from cudagraph_gate.records import Cost, Phase, TrafficRun
 from cudagraph_gate.stats import faster
 
 NS_PER_S: Final = 1_000_000_000
@@ -64,8 +65,10 @@ def one_time_cost(trial: ShapeTrial) -> Measured:
 
     A log without a warm-up leaves that part out.
     """
+    stalled = sum(cost.stalled_ns for cost in trial.of(Cost))
     if trial.method == "own":
-        return cost_of(trial, Phase.CAPTURE)
+        made = cost_of(trial, Phase.CAPTURE)
+        return made if isinstance(made, NotMeasured) else made + stalled
     parts = (Phase.CAPTURE, Phase.INSTANTIATE, Phase.UPLOAD, Phase.FIRST_REPLAY, Phase.STEADY_REPLAY)
     costs: list[int] = []
     for phase in parts:
@@ -76,7 +79,7 @@ def one_time_cost(trial: ShapeTrial) -> Measured:
     capture, instantiate, upload, first, steady = costs
     warm_up = cost_of(trial, Phase.WARM_UP)
     warming = 0 if isinstance(warm_up, NotMeasured) else warm_up
-    return warming + capture + instantiate + upload + max(0, first - steady)
+    return warming + capture + instantiate + upload + max(0, first - steady) + stalled
 
 
 def cost_of(trial: ShapeTrial, phase: Phase) -> Measured:

@@ -30,7 +30,8 @@ def reads_freed(graph: Graph | None, freed: Freed) -> NodeInfo | None:
         return place >= 0 and address < blocks[place][0] + blocks[place][1]
 
     for node, words in zip(graph.nodes(), graph.arguments(), strict=True):
-        if any(word.is_address and inside(int.from_bytes(word.value, sys.byteorder)) for word in words):
+        # Not only known addresses: what was freed, and given to nobody yet, is none any more.
+        if any(len(word.value) == 8 and inside(int.from_bytes(word.value, sys.byteorder)) for word in words):
             return node
     return None
 

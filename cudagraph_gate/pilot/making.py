@@ -27,6 +27,8 @@ from cudagraph_gate.timeline.kernel_libraries import library_of
 from cudagraph_gate.workload import call_user
 
 STEADY_REPLAYS: Final = 20
+STALL: Final = 10
+"""Times the median: a steady replay that takes longer did something else as well, such as compiling."""
 _NOT_YET: Final = NotMeasured(reason="the trial ended before the normal path's kernels were recorded")
 
 
@@ -227,7 +229,8 @@ def steady(log: TrialLog, session: Session, replay: Callable[[], object]) -> Non
         replay()
         session.adapter.synchronize()
         times.append(clock() - start)
-    log.cost(round(statistics.median(times)))
+    median = round(statistics.median(times))
+    log.cost(median, stalled_ns=sum(each - median for each in times if each > STALL * median))
     log.memory(session)
 
 

@@ -74,9 +74,12 @@ class TrialLog:
         """Memory at the end of the current phase."""
         self.append(structs.replace(memory_point(session, self.phase), method=self.method))
 
-    def cost(self, elapsed: Measured) -> None:
+    def cost(self, elapsed: Measured, *, stalled_ns: int = 0) -> None:
         """What the current phase cost, in ns."""
-        self.append(Cost(shape=self.shape, method=self.method, phase=self.phase, elapsed=elapsed))
+        cost = Cost(
+            shape=self.shape, method=self.method, phase=self.phase, elapsed=elapsed, stalled_ns=stalled_ns
+        )
+        self.append(cost)
 
     def measured(self, session: Session, phase: Phase, work: Callable[[], T]) -> T:
         """Run a phase with the device idle before and after it; log its cost and the memory after it."""

@@ -16,6 +16,8 @@ class Cost(Value, frozen=True, kw_only=True, tag="cost", tag_field="record"):
     phase: Phase
     elapsed: Measured
     """ns"""
+    stalled_ns: int = 0
+    """Of steady replays, whose median is ``elapsed``: what single ones took far beyond it, all together."""
 
 
 class MemoryPoint(Value, frozen=True, kw_only=True, tag="memory", tag_field="record"):

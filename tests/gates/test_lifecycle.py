@@ -12,6 +12,7 @@ from evidence_builder import (
     Gate,
     changed,
     not_measured,
+    own_records,
     shape_records,
     timed,
     trial,
@@ -19,7 +20,7 @@ from evidence_builder import (
 
 from cudagraph_gate.gates import Policy
 from cudagraph_gate.model import GateStatus, Reason
-from cudagraph_gate.records import Finding, Phase, PhaseStarted, Record, TrafficRun
+from cudagraph_gate.records import Cost, Finding, Method, Phase, PhaseStarted, Record, TrafficRun
 
 
 def log(**change: object) -> tuple[Record, ...]:
@@ -130,6 +131,27 @@ def test_the_warm_up_counts_and_what_both_paths_pay_does_not(gate: Gate):
         "reinstantiate": 900_000,
         "destroy": 40_000,
     }
+
+
+def stalled(ns: int, method: Method) -> tuple[Record, ...]:
+    """A log in which one of the steady replays took so much longer."""
+    records = shape_records() if method == "capture" else own_records()
+    return trial(
+        tuple(
+            changed(each, stalled_ns=ns)
+            if isinstance(each, Cost) and each.phase is Phase.STEADY_REPLAY
+            else each
+            for each in records
+        )
+    )
+
+
+@pytest.mark.parametrize("method", ["capture", "own"])
+def test_a_replay_that_still_made_something_counts(gate: Gate, method: Method):
+    before = gate(4, records=stalled(0, method)).measured["one_time_cost_ns"]
+    result = gate(4, records=stalled(60_000 * MS, method))
+    assert result.measured["one_time_cost_ns"] == before + 60_000 * MS
+    assert (result.status, result.code) == (GateStatus.FAIL, Reason.NO_GAIN)
 
 
 def test_an_older_log_lacks_phases_and_passes(gate: Gate):

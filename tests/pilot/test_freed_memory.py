@@ -44,6 +44,28 @@ def between(i):
     assert not tried.shape.completed
 
 
+def test_scratch_memory_that_is_given_up_while_replays_stay_right_is_found(tmp_path: Path) -> None:
+    tried = try_here(
+        tmp_path,
+        """
+calls, scratch = 0, array()
+
+def step(x):
+    global calls, scratch
+    calls += 1
+    if calls % 30 == 0:
+        scratch = None
+        scratch = array(n=N * (1 + calls // 30 % 3))
+    part = device.view(scratch.pointer, (N,), np.float32, scratch)
+    device.copy(part, x)
+    add(part, 1)
+    device.copy(work, part)
+    return work
+""",
+    )
+    assert Reason.LIFETIME in [each.code for each in tried.shape.findings if each.blocks]
+
+
 def test_what_lives_on_is_no_fault(tmp_path: Path) -> None:
     tried = try_here(tmp_path, TABLE)
     assert not [each for each in tried.shape.findings if each.code is Reason.LIFETIME and each.blocks]

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 from opened_sessions import Opened, opened
+from pilot_workloads import try_here
 
 from cudagraph_gate.model import Reason
 from cudagraph_gate.pilot import correctness
 from cudagraph_gate.pilot.own_path import own_path
 from cudagraph_gate.pilot.own_path_use import left_running, own_path_findings
+from cudagraph_gate.records import Cost, Phase
 
 OWN = """
 def build_graphed(shape):
@@ -82,3 +84,15 @@ def test_what_is_left_running_is_the_work_of_other_streams(tmp_path: Path) -> No
     kernels_ns = 20 * 2_000
     assert left_running(session, session.call, expected) < 5_000
     assert left_running(session, path.replay, expected) >= kernels_ns
+
+
+def test_what_is_still_made_at_a_later_request_is_no_steady_replay(tmp_path: Path) -> None:
+    body = """bound.append(None)
+        if len(bound) == 15:
+            device.host_wait(60_000_000_000)
+        """
+    tried = try_here(tmp_path, OWN.format(body=body + RIGHT))
+    (steady,) = [cost for cost in tried.shape.of(Cost) if cost.phase is Phase.STEADY_REPLAY]
+    assert isinstance(steady.elapsed, int)
+    assert steady.elapsed < 10_000_000_000
+    assert steady.stalled_ns == pytest.approx(60e9, rel=0.01)
