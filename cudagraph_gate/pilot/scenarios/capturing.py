@@ -15,7 +15,7 @@ import numpy as np
 from cudagraph_gate.errors import DeviceError
 from cudagraph_gate.graphs import GraphedStep, contents
 from cudagraph_gate.model import Reason
-from cudagraph_gate.pilot.blame import blame
+from cudagraph_gate.pilot.blame import blame, reason_code
 from cudagraph_gate.pilot.crew import attach
 from cudagraph_gate.pilot.scenarios.falling_back import held_if_usable, not_fallen_back
 from cudagraph_gate.pilot.scenarios.injecting import Injected, calls_of
@@ -123,18 +123,9 @@ def unjoined_stream(scene: Scene) -> Outcome:
 def noisy_neighbour(scene: Scene) -> Outcome:
     """Captures while another thread allocates, pins memory and synchronises a stream of its own."""
     neighbour = _Neighbour(scene)
-    failed: list[str] = []
     try:
         neighbour.start()
-        for number in range(CAPTURES):
-            scene.announce(f"capture {number + 1} of {CAPTURES} beside another thread")
-            graphed = scene.unmade()
-            try:
-                graphed.warm_up(1)
-                graphed.capture()
-            except (Exception, SystemExit) as error:  # noqa: BLE001  (flaky: the others still count)
-                failed.append(error_text(error))
-            graphed.invalidate()
+        failed = _failures(scene, "beside another thread")
     finally:
         complaint = neighbour.stop()
     if complaint:
@@ -144,12 +135,43 @@ def noisy_neighbour(scene: Scene) -> Outcome:
             advice="capture before other threads use CUDA",
         )
     if failed:
-        return broke(
-            Reason.CAPTURE_INTERFERENCE,
-            f"{len(failed)} of {CAPTURES} captures failed beside another thread: {failed[0]}",
-            advice="capture while no other thread uses CUDA",
-        )
+        return _whose_fault(scene, failed)
     return held_if_usable(scene, f"{CAPTURES} of {CAPTURES} captures, {neighbour.rounds} rounds beside them")
+
+
+Failures = list[Exception | SystemExit]
+
+
+def _failures(scene: Scene, beside: str) -> Failures:
+    """What many captures in a row raised."""
+    failed: Failures = []
+    for number in range(CAPTURES):
+        scene.announce(f"capture {number + 1} of {CAPTURES} {beside}")
+        graphed = scene.unmade()
+        try:
+            graphed.warm_up(1)
+            graphed.capture()
+        except (Exception, SystemExit) as error:  # noqa: BLE001  (flaky: the others still count)
+            failed.append(error)
+        graphed.invalidate()
+    return failed
+
+
+def _whose_fault(scene: Scene, failed: Failures) -> Outcome:
+    """Whether it was the other thread: what the driver says of streams, or fails without it, was not."""
+    alone = _failures(scene, "alone")
+    first = (alone or failed)[0]
+    code = reason_code(first, Phase.CAPTURE)
+    if alone or code is Reason.UNJOINED_STREAM:
+        count = len(failed) + len(alone)
+        seen = f"{count} of {2 * CAPTURES} captures fail, whoever uses the device beside them"
+        return broke(code, f"{seen}: {error_text(first)}")
+    return broke(
+        Reason.CAPTURE_INTERFERENCE,
+        f"{len(failed)} of {CAPTURES} captures failed beside another thread, none without it: "
+        f"{error_text(first)}",
+        advice="capture while no other thread uses CUDA",
+    )
 
 
 class _Neighbour:

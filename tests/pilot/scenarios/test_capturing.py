@@ -171,3 +171,27 @@ def test_an_own_path_is_not_asked_how_it_captures(tmp_path: Path) -> None:
     found = seen(tmp_path, "capture-failure", text, method="own")
     assert (found.ended.status, found.ended.applies) == (GateStatus.PASS, False)
     assert found.proofs == {}
+
+
+def test_a_step_that_fails_by_itself_now_and_then_is_not_blamed_on_the_other_thread(tmp_path: Path) -> None:
+    found = seen(
+        tmp_path,
+        "noisy-neighbour",
+        """
+        side, calls = device.create_stream(), 0
+
+        def step(x):
+            global calls
+            calls += 1
+            device.copy(work, x)
+            add(work, 1)
+            if calls % 24 == 0:
+                side.wait(device.current_stream().record())
+                add(other, 1, side)
+            return work
+
+        other = array()
+        """,
+    )
+    assert found.ended.code is Reason.UNJOINED_STREAM
+    assert "whoever uses the device beside them" in found.ended.seen
