@@ -16,6 +16,7 @@ from cudagraph_gate.gates.policy import Policy
 from cudagraph_gate.gates.rungs import climb
 from cudagraph_gate.gates.trial_view import Evidence
 from cudagraph_gate.model import Decision, GateResult, GateStatus, Verdict
+from cudagraph_gate.records import TrialStarted
 
 EXIT_CODES: Final = {
     Decision.GO: ExitCode.GO,
@@ -40,10 +41,19 @@ def judge(evidence: Evidence, policy: Policy, *, stale: tuple[str, ...] = ()) ->
         conditions=bound_to,
         gates=gates,
         workload=evidence.workload,
+        shape=trial.view.name or "",
+        shapes_left_out=_left_out(evidence),
         run=evidence.run,
         fingerprint=evidence.fingerprint or missing("fingerprint"),
         policy=msgspec.structs.asdict(policy),
     )
+
+
+def _left_out(evidence: Evidence) -> tuple[str, ...]:
+    """Declared shapes that no trial in this run was asked for."""
+    trials = [record for record in evidence.records if isinstance(record, TrialStarted)]
+    tried = {shape for started in trials for shape in started.shapes}
+    return tuple(shape for shape in trials[-1].left_out if shape not in tried) if trials else ()
 
 
 def _recorded(evidence: Evidence, gates: Sequence[GateResult], bound_to: Sequence[str]) -> Decision:

@@ -55,6 +55,10 @@ class Verdict(Value, frozen=True, kw_only=True):
     conditions: tuple[str, ...]
     gates: tuple[GateResult, ...]
     workload: str
+    shape: str = ""
+    """The shape that the gates judge; empty where none was recorded."""
+    shapes_left_out: tuple[str, ...] = ()
+    """Shapes that the workload declares, and that no part of the evidence is about."""
     run: str
     fingerprint: Fingerprint | NotMeasured
     policy: dict[str, Any]

@@ -130,6 +130,7 @@ def _started(loaded: Loaded, job: TrialJob) -> TrialStarted:
         workload=job.workload,
         shapes=tuple(loaded.shapes),
         shape_values={name: repr(shape) for name, shape in loaded.shapes.items()},
+        left_out=tuple(name for name in loaded.workload.shapes if name not in loaded.shapes),
         simulated=loaded.device.simulated,
         device=loaded.device.name,
         seed=job.seed,

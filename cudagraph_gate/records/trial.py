@@ -24,6 +24,8 @@ class TrialStarted(Value, frozen=True, kw_only=True, tag="trial_started", tag_fi
     """Optional parts of the workload that were found but play no part in this trial, and why."""
     traffic: bool = False
     """Whether there is a request mix for the sixth rung."""
+    left_out: tuple[str, ...] = ()
+    """Shapes that the workload declares and that were not asked for."""
 
 
 class PhaseStarted(Value, frozen=True, kw_only=True, tag="phase_started", tag_field="record"):

@@ -188,6 +188,7 @@ def print_verdict(console: Console, verdict: Verdict) -> None:
     simulated = isinstance(fingerprint, Fingerprint) and fingerprint.simulated
     simulated_line(console, simulated or verdict.rehearsal is not None)
     line(console, f"{verdict.verdict}  {verdict.workload}", _VERDICT_STYLE[verdict.verdict])
+    line(console, judged_shape(verdict))
     if verdict.rehearsal is not None:
         line(console, f"rehearsal: {verdict.rehearsal}")
     if verdict.stale:
@@ -202,6 +203,14 @@ def print_verdict(console: Console, verdict: Verdict) -> None:
     for condition in verdict.conditions:
         line(console, f"condition: {condition}")
     line(console, f"run {verdict.run}; the verdict holds for the recorded environment only")
+
+
+def judged_shape(verdict: Verdict) -> str:
+    """Which shape the verdict is about, and which declared ones it says nothing of."""
+    if not verdict.shape:
+        return "no shape was recorded"
+    left_out = ", ".join(verdict.shapes_left_out)
+    return f"shape {verdict.shape}" + (f"; not asked for (--shapes): {left_out}" if left_out else "")
 
 
 def print_fingerprint(console: Console, fingerprint: Fingerprint, *, said_simulated: bool = False) -> None:

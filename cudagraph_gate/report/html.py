@@ -20,6 +20,7 @@ from cudagraph_gate.report.console import (
     cost_rows,
     field_text,
     finding_text,
+    judged_shape,
     latency_rows,
     nodes_text,
     shape_title,
@@ -94,6 +95,7 @@ def render_html(evidence: Evidence, verdict: Verdict) -> str:
 
 def _banner(evidence: Evidence, verdict: Verdict) -> str:
     lines = [f"<p>run {escape(verdict.run)}; the verdict holds for the recorded environment only</p>"]
+    lines.append(f"<p>{escape(judged_shape(verdict))}</p>")
     if verdict.rehearsal is not None:
         lines.append(f"<p>rehearsal: <b>{verdict.rehearsal}</b></p>")
     if verdict.stale:

@@ -143,6 +143,17 @@ def test_stale_evidence_says_what_it_was_and_is_inconclusive():
     assert verdict.reasons[0].startswith("gate 3 environment: stale")
 
 
+@pytest.mark.parametrize(
+    ("left_out", "named"), [((), ()), (("b2", "b4"), ("b2", "b4")), (("b1", "b2"), ("b2",))]
+)
+def test_the_judged_shape_and_what_was_not_asked_for_are_named(
+    left_out: tuple[str, ...], named: tuple[str, ...]
+):
+    first, *others = trial()
+    verdict = judge(passing(records=(changed(first, left_out=left_out), *others)), Policy())
+    assert (verdict.shape, verdict.shapes_left_out) == ("b1", named)
+
+
 def test_the_policy_is_part_of_the_verdict():
     verdict = judge(passing(), Policy(min_gain=0.2))
     assert verdict.policy["min_gain"] == 0.2
