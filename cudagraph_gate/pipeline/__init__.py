@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cudagraph_gate.errors import CgateError
 from cudagraph_gate.evidence import Run
 from cudagraph_gate.gates import Policy
 from cudagraph_gate.model import Verdict
@@ -44,7 +45,11 @@ def run_all(workload: Path, policy: Policy, options: Options) -> tuple[Run, Verd
     """Profile, pilot, verdict. Raises where the workload fails or no device can be had."""
     require_module(workload)
     run = profile(workload, (), options)
-    pilot(run, options, policy)
+    try:
+        pilot(run, options, policy)
+    except CgateError:
+        options.warn(f"recorded until then: {run.folder}; see: cgate report")
+        raise
     judged = verdict(run, policy)
     run.write(judged)
     return run, judged

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
@@ -54,8 +54,12 @@ def print_json(value: Any) -> None:
 
 
 def say(text: str) -> None:
-    """A note beside the result, on one line however wide the terminal is."""
-    sys.stderr.write(f"{text}\n")
+    """A note beside the result, on one line however wide the terminal is.
+
+    A standard error that takes none is no reason to give up what is measured.
+    """
+    with suppress(OSError):
+        sys.stderr.write(f"{text}\n")
 
 
 @contextmanager

@@ -155,3 +155,33 @@ def test_a_file_of_the_working_folder_is_not_taken_for_a_library(tmp_path: Path,
     )
     ended = cgate(tmp_path, "profile", "sub/model.py", entry=entry)
     assert ended.code == 0, ended.err
+
+
+def test_what_was_recorded_before_the_workload_failed_is_named(tmp_path: Path):
+    failing = """
+import pathlib
+_build = build
+
+def build(shape):
+    if list(pathlib.Path(".cgate/runs").glob("*/profile.json")):
+        raise KeyError("weights")
+    return _build(shape)
+"""
+    write(tmp_path, more=failing)
+    ended = cgate(tmp_path, "run", "model.py", "--skip", "all", "--rungs", "1")
+    assert ended.code == 21
+    assert "recorded until then: .cgate/runs/" in ended.err
+    assert "see: cgate report" in ended.err
+
+
+def test_progress_that_nobody_takes_ends_nothing(tmp_path: Path):
+    write(tmp_path)
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(
+            [*MODULE, "run", "model.py", "--device", "simulated", "--skip", "all", "--rungs", "1", "--json"],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=full,
+        )
+    assert ended.returncode == 12
+    assert ended.stdout.startswith(b"{")
