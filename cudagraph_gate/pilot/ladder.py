@@ -5,15 +5,12 @@ Phases in order, each logged before it begins; the first failure becomes a findi
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from msgspec import structs
 
-from cudagraph_gate.errors import UsageError
 from cudagraph_gate.evidence import Run
 from cudagraph_gate.model import Counts, NotMeasured
 from cudagraph_gate.pilot import correctness, measure
@@ -23,40 +20,39 @@ from cudagraph_gate.pilot.escaped import escaped_findings, record_capture
 from cudagraph_gate.pilot.explaining import Case, drawn_by_chance, explain
 from cudagraph_gate.pilot.findings import Findings, blamed, failures_found
 from cudagraph_gate.pilot.freed_memory import freed_finding
+from cudagraph_gate.pilot.frozen import frozen as frozen_value
 from cudagraph_gate.pilot.garbage import freeze_imports
 from cudagraph_gate.pilot.host_endpoints import churn_host, pageable_copies, pageable_finding
-from cudagraph_gate.pilot.host_metadata import metadata_finding
 from cudagraph_gate.pilot.input_kinds import baked_finding, extreme_inputs, inputs_finding, kinds_of_inputs
 from cudagraph_gate.pilot.jobs import TrialJob
 from cudagraph_gate.pilot.kept_outputs import overwritten_by_graph, overwritten_finding
 from cudagraph_gate.pilot.making import Making, afterwards_of, making_of, with_normal
-from cudagraph_gate.pilot.many_requests import rare_request_finding
 from cudagraph_gate.pilot.memory import settled_memory
 from cudagraph_gate.pilot.model_versions import other_version, version_changed
 from cudagraph_gate.pilot.overlapping import overlap_finding
-from cudagraph_gate.pilot.own_path_use import own_path_findings
 from cudagraph_gate.pilot.path_idle import record_paths
 from cudagraph_gate.pilot.recording import write_fingerprint
+from cudagraph_gate.pilot.refusals import refusals
 from cudagraph_gate.pilot.session import Inputs, Loaded, Session, build, load
-from cudagraph_gate.pilot.steadiness import odd_call_finding
 from cudagraph_gate.pilot.trial_log import AnswerSink, TrialLog
+from cudagraph_gate.pilot.trial_start import (
+    OURS,
+    framework_modules,
+    judged_method,
+    refuse_other_values,
+    started_trial,
+    target_first,
+)
 from cudagraph_gate.pilot.whole_request import time_whole_requests
 from cudagraph_gate.records import (
     Comparison,
     Finding,
-    Method,
     NormalPathProbe,
     Phase,
     ShapeEnded,
-    TrialStarted,
 )
 from cudagraph_gate.timeline.table import KERNEL, MEMCPY, MEMSET
-from cudagraph_gate.workload import Workload, mix_of, model_version
-
-OURS: Final = "cudagraph_gate.pilot.scenarios.running"
-FRAMEWORKS: Final = ("torch", "transformers", "torchvision", "timm", "triton", "cupy")
-"""Of these the next workers of this workload may import beforehand what this one had to import to load it:
-that takes seconds and does nothing else."""
+from cudagraph_gate.workload import model_version
 
 
 def try_shape(job: TrialJob, report: AnswerSink) -> None:
@@ -66,12 +62,12 @@ def try_shape(job: TrialJob, report: AnswerSink) -> None:
     loaded = load(job.workload, job.device, job.shapes)
     report.answer(imports=[OURS, *framework_modules()])
     freeze_imports()
-    names = _target_first(run, loaded)
+    names = target_first(run, loaded)
     name = job.shape or names[0]
-    method = job.method or _judged_method(loaded.workload)
+    method = job.method or judged_method(loaded.workload)
     if job.shape is None:
-        _refuse_other_values(run, loaded)
-        started = _started(loaded, job)
+        refuse_other_values(run, loaded)
+        started = started_trial(loaded, job)
         run.append(started)
         report.answer(
             shapes=names,
@@ -80,63 +76,6 @@ def try_shape(job: TrialJob, report: AnswerSink) -> None:
             traffic=started.traffic,
         )
     Trial(loaded, run, TrialLog(run, name, report, method), job).run()
-
-
-def framework_modules() -> list[str]:
-    """Modules of :data:`FRAMEWORKS` that are loaded, in the order in which they were.
-
-    Not their packages alone: some load what a program uses of them when it is first named.
-    """
-    return [name for name in sys.modules if name.partition(".")[0] in FRAMEWORKS]
-
-
-def _target_first(run: Run, loaded: Loaded) -> list[str]:
-    """The shapes' names; the profiled one, which the verdict is about, comes first."""
-    profile = run.profile()
-    target = profile.shape if profile is not None else ""
-    return sorted(loaded.shapes, key=lambda name: name != target)
-
-
-def _judged_method(workload: Workload) -> Method:
-    """The workload's own graph path is judged instead of ours."""
-    return "own" if workload.build_graphed is not None else "capture"
-
-
-def _refuse_other_values(run: Run, loaded: Loaded) -> None:
-    """Evidence names a shape by its name alone: in one run a name must not mean two shapes."""
-    known: dict[str, str] = {}
-    for record in run.records():
-        if isinstance(record, TrialStarted):
-            known |= record.shape_values
-    profile = run.profile()
-    if profile is not None:
-        known[profile.shape] = profile.shape_value
-    for name, shape in loaded.shapes.items():
-        if known.get(name, repr(shape)) != repr(shape):
-            raise UsageError(
-                f"shape {name} is {known[name]} in run {run.name}, not {shape!r}",
-                hint="give the new shape another name, or start a new run with cgate run",
-            )
-
-
-def _started(loaded: Loaded, job: TrialJob) -> TrialStarted:
-    mix = mix_of(loaded.workload, job.shapes)
-    left_out = [] if mix is None else sorted(set(mix.weights) - set(loaded.shapes))
-    noticed = () if mix is None or not mix.note else (mix.note,)
-    if left_out:
-        why = f"shapes {', '.join(left_out)} are not tried; --shapes tries every declared one"
-        noticed = (*noticed, f"the request mix is not replayed: {why}")
-    return TrialStarted(
-        workload=job.workload,
-        shapes=tuple(loaded.shapes),
-        shape_values={name: repr(shape) for name, shape in loaded.shapes.items()},
-        left_out=tuple(name for name in loaded.workload.shapes if name not in loaded.shapes),
-        simulated=loaded.device.simulated,
-        device=loaded.device.name,
-        seed=job.seed,
-        noticed=noticed,
-        traffic=mix is not None and not left_out,
-    )
 
 
 class Trial:
@@ -304,7 +243,7 @@ class Trial:
             self._append(comparison)
             same &= comparison.equal
             self._exact &= comparison.exact
-        frozen = correctness.frozen(session, making.path.replay, expected, actual) if same else ""
+        frozen = frozen_value(session, making.path.replay, expected, actual) if same else ""
         if (found := pageable_finding(log.shape, copies, log.method)) is not None:
             log.append(found)
         if same:
@@ -312,7 +251,9 @@ class Trial:
             self._note_overlap(session, making, expected)
         odd = False
         if same and not frozen:
-            for refusal in self._refusals(session, making, expected):
+            for refusal in refusals(
+                session, making.path.replay, expected, self._job.seed, self._sets, log.method
+            ):
                 log.append(refusal)
                 odd = True
         if not same:
@@ -326,20 +267,6 @@ class Trial:
         again = correctness.normal_again(session, expected)
         self._append(again)
         return same and again.equal and not (frozen or moved or odd or expected.lost_inputs)
-
-    def _refusals(
-        self, session: Session, making: Making, expected: correctness.Expectation
-    ) -> Iterator[Finding]:
-        """What refuses a graph whose outputs agree: it shows where requests come otherwise, or often."""
-        method, replay = self._log.method, making.path.replay
-        if found := odd_call_finding(session, expected, method):
-            yield found
-        if found := metadata_finding(session, replay, expected, self._job.seed, self._sets, method):
-            yield found
-        if found := rare_request_finding(session, replay, expected, self._job.seed, method):
-            yield found
-        if method == "own":
-            yield from own_path_findings(session, replay, expected)
 
     def _note_overlap(self, session: Session, making: Making, expected: correctness.Expectation) -> None:
         if session.workload.check is not None and not self._exact:
