@@ -11,7 +11,7 @@ from dataclasses import replace
 from cudagraph_gate.model import Reason
 from cudagraph_gate.pilot import correctness
 from cudagraph_gate.pilot.correctness import TRAJECTORY_REQUESTS, Expectation, Step, beginning
-from cudagraph_gate.pilot.describing import described
+from cudagraph_gate.pilot.describing import first_unequal
 from cudagraph_gate.pilot.session import Session
 from cudagraph_gate.records import Finding, Method, Phase
 
@@ -23,19 +23,17 @@ def metadata_finding(
 
     ``seed`` and ``sets`` say which inputs the requests have: ``seed + request % sets``.
     """
-    start = beginning(expected, TRAJECTORY_REQUESTS).start
+    known = beginning(expected, TRAJECTORY_REQUESTS)
 
     def made(request: int) -> None:
         session.inputs(seed + request % sets)
 
-    own = correctness.follow(session, session.call, start, before_each=made)
-    known = beginning(expected, TRAJECTORY_REQUESTS)
-    if all(found.equal for found in correctness.compare_paths(session, known, own)):
+    own = correctness.follow(session, session.call, known.start, before_each=made)
+    if not first_unequal(session, known, own):
         return None
-    actual = correctness.follow(session, replay, start, before_each=made)
-    wanted = replace(known, normal=own)
-    wrong = [found for found in correctness.compare_paths(session, wanted, actual) if not found.equal]
-    if not wrong:
+    actual = correctness.follow(session, replay, known.start, before_each=made)
+    difference = first_unequal(session, replace(known, normal=own), actual)
+    if not difference:
         return None
     return Finding(
         shape=session.shape_name,
@@ -43,6 +41,6 @@ def metadata_finding(
         phase=Phase.TRAJECTORY,
         code=Reason.FROZEN_HOST_STATE,
         message=f"inputs() leaves something on the host that the step reads: made right before its request, "
-        f"{described(wrong[0])}",
+        f"{difference}",
         advice="pass what differs from request to request to the step in device memory",
     )

@@ -94,9 +94,9 @@ class Trial:
         self._exact = True
         """Whether the graph's outputs agree with the normal path's bit by bit."""
         self._overwrites = False
+        """Whether the graph path overwrites outputs that the normal path leaves alone."""
         self._sets = 1
         """Different requests of the trajectory."""
-        """Whether the graph path overwrites outputs that the normal path leaves alone."""
 
     def run(self) -> None:
         """Run all phases; whatever fails becomes a finding."""

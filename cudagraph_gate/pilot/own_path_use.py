@@ -13,7 +13,7 @@ from typing import Any, Final
 from cudagraph_gate.model import Reason
 from cudagraph_gate.pilot import correctness
 from cudagraph_gate.pilot.correctness import Expectation, Step
-from cudagraph_gate.pilot.describing import described
+from cudagraph_gate.pilot.describing import first_difference
 from cudagraph_gate.pilot.session import Inputs, Session
 from cudagraph_gate.records import Finding, Phase
 
@@ -93,9 +93,7 @@ def _in_same_arrays(session: Session, step: Step, expected: Expectation) -> str:
                 session.adapter.copy_into(target, source)
         return step(held[0])
 
-    actual = correctness.follow(session, again, expected.start)
-    found = correctness.compare_paths(session, expected, actual)
-    return next((described(each) for each in found if not each.equal), "")
+    return first_difference(session, expected, again)
 
 
 def _finding(session: Session, code: Reason, message: str, advice: str) -> Finding:

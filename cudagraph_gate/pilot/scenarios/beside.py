@@ -12,10 +12,11 @@ from cudagraph_gate.adapters.cuda_core import ArrayAdapter
 from cudagraph_gate.model import Reason
 from cudagraph_gate.pilot import correctness
 from cudagraph_gate.pilot.comparing import Moment, Trajectory
+from cudagraph_gate.pilot.describing import first_unequal
 from cudagraph_gate.pilot.instance_set import Arrangement, Instance, InstanceSet, replay, submit
 from cudagraph_gate.pilot.scenarios.builds import finished, instances, moment_of, with_further_builds
 from cudagraph_gate.pilot.scenarios.guards import Guards
-from cudagraph_gate.pilot.scenarios.scene import Outcome, Scene, broke, first_unequal, held
+from cudagraph_gate.pilot.scenarios.scene import Outcome, Scene, broke, held
 from cudagraph_gate.pilot.session import Inputs, Session
 
 TURNS: Final = 3

@@ -15,13 +15,14 @@ from cudagraph_gate.graphs import GraphKey
 from cudagraph_gate.pilot import correctness
 from cudagraph_gate.pilot.comparing import Moment, Trajectory
 from cudagraph_gate.pilot.correctness import Expectation, Start
+from cudagraph_gate.pilot.describing import first_difference, first_unequal
 from cudagraph_gate.pilot.digests import final_state
 from cudagraph_gate.pilot.instance_set import Arrangement, Instance, InstanceSet, prepare, step, submit
 from cudagraph_gate.pilot.jobs import RungJob
 from cudagraph_gate.pilot.memory import Growth, MemoryReading
 from cudagraph_gate.pilot.model_versions import graph_key
 from cudagraph_gate.pilot.scenarios.proofs import SLACK_BYTES
-from cudagraph_gate.pilot.scenarios.scene import Outcome, Scene, first_difference, first_unequal
+from cudagraph_gate.pilot.scenarios.scene import Outcome, Scene
 from cudagraph_gate.pilot.session import Session, opened
 from cudagraph_gate.workload import model_version
 

@@ -18,9 +18,10 @@ from cudagraph_gate.graphs import GraphCache, GraphedStep, GraphKey, State
 from cudagraph_gate.model import Reason
 from cudagraph_gate.pilot import correctness
 from cudagraph_gate.pilot.correctness import Expectation
+from cudagraph_gate.pilot.describing import first_difference
 from cudagraph_gate.pilot.scenarios.counting import CountedCapture, counted_graph
 from cudagraph_gate.pilot.scenarios.device_loss import refused, said
-from cudagraph_gate.pilot.scenarios.scene import Outcome, Scene, broke, first_difference, held, undecided
+from cudagraph_gate.pilot.scenarios.scene import Outcome, Scene, broke, held, undecided
 from cudagraph_gate.pilot.session import Inputs, Session, load, opened
 
 OLD: Final = 1

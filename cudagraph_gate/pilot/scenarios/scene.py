@@ -11,9 +11,8 @@ from typing import Any
 from cudagraph_gate.graphs import GraphedStep
 from cudagraph_gate.model import GateStatus, Reason
 from cudagraph_gate.pilot import correctness
-from cudagraph_gate.pilot.comparing import Trajectory
 from cudagraph_gate.pilot.correctness import Expectation, beginning
-from cudagraph_gate.pilot.describing import described
+from cudagraph_gate.pilot.describing import first_difference
 from cudagraph_gate.pilot.graph_path import GraphPath
 from cudagraph_gate.pilot.jobs import ScenarioJob
 from cudagraph_gate.pilot.memory import MemoryReading, settled_memory
@@ -145,14 +144,3 @@ class Scene:
     def wrong_requests(self, step: Callable[[Inputs], Any], requests: int = 1) -> str:
         """The same over the first ``requests`` only."""
         return first_difference(self.session, beginning(self.expected, requests), step)
-
-
-def first_difference(session: Session, expected: Expectation, step: Callable[[Inputs], Any]) -> str:
-    """How the first request differs that ``step`` serves otherwise than the normal path did; empty: none."""
-    return first_unequal(session, expected, correctness.follow(session, step, expected.start))
-
-
-def first_unequal(session: Session, expected: Expectation, actual: Trajectory) -> str:
-    """The same of a trajectory that was followed already."""
-    found = correctness.compare_paths(session, expected, actual)
-    return next((described(each) for each in found if not each.equal), "")

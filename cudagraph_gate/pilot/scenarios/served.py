@@ -12,9 +12,8 @@ from typing import Any, Final
 from cudagraph_gate.device.port import HostArray
 from cudagraph_gate.pilot import correctness
 from cudagraph_gate.pilot.comparing import compare_values
-from cudagraph_gate.pilot.describing import described
+from cudagraph_gate.pilot.describing import described, first_unequal
 from cudagraph_gate.pilot.scenarios.builds import Model
-from cudagraph_gate.pilot.scenarios.scene import first_unequal
 from cudagraph_gate.pilot.session import Inputs
 
 KEPT_BYTES: Final = 1 << 30
