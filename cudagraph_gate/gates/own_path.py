@@ -30,7 +30,7 @@ def own_path_checks(trial: ShapeTrial) -> list[Check]:
     """
     if trial.method != "own":
         return []
-    graph = _recorded(trial, "graph")
+    graph = newest_recording(trial, "graph")
     if graph is None:
         why = f"whether build_graphed's path launches graphs was not recorded: {ending(trial)}"
         return [undecided(Reason.NOT_TRIED, why)]
@@ -95,7 +95,7 @@ def _work_check(trial: ShapeTrial) -> Check:
 
 def _busy_each(trial: ShapeTrial, path: PathName) -> float | NotMeasured:
     """GPU time of one request, in ns."""
-    idle = _recorded(trial, path)
+    idle = newest_recording(trial, path)
     if idle is None:
         return NotMeasured(reason=f"the {path} path was not recorded")
     if isinstance(idle.busy_ns, NotMeasured):
@@ -105,7 +105,7 @@ def _busy_each(trial: ShapeTrial, path: PathName) -> float | NotMeasured:
     return idle.busy_ns / idle.requests
 
 
-def _recorded(trial: ShapeTrial, path: PathName) -> PathIdle | None:
+def newest_recording(trial: ShapeTrial, path: PathName) -> PathIdle | None:
     """The newest recording of one path."""
     found = [idle for idle in trial.of(PathIdle) if idle.path == path]
     return found[-1] if found else None

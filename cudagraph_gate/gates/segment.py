@@ -16,12 +16,12 @@ from cudagraph_gate.gates.check import (
     undecided,
     worker_end,
 )
-from cudagraph_gate.gates.own_path import own_path_checks
+from cudagraph_gate.gates.own_path import newest_recording, own_path_checks
 from cudagraph_gate.gates.policy import Policy
 from cudagraph_gate.gates.trial_view import Evidence, ShapeTrial, TrialView, before
 from cudagraph_gate.gates.wording import listed, percent
 from cudagraph_gate.model import GateResult, NotMeasured, Reason
-from cudagraph_gate.records import NodeSet, PathIdle, Phase, WorkerEnd
+from cudagraph_gate.records import NodeSet, Phase, WorkerEnd
 from cudagraph_gate.timeline.kernel_names import kernel_name
 
 GATE = Gate(2, "segment", (DIAGNOSIS_FILE, PILOT_LOG))
@@ -122,17 +122,17 @@ def _recorder_checks(trial: ShapeTrial, nodes: NodeSet) -> list[Check]:
 
     Recorders drop, merge and misattribute events. How many a replay has to leave is known from its graph.
     """
-    found = [idle for idle in trial.of(PathIdle) if idle.path == "graph"]
-    if not found or not set(nodes.kinds) <= RECORDED_KINDS:
+    idle = newest_recording(trial, "graph")
+    if idle is None or not set(nodes.kinds) <= RECORDED_KINDS:
         return []
-    launches, seen = found[-1].graph_launches, found[-1].graph_operations
+    launches, seen = idle.graph_launches, idle.graph_operations
     if isinstance(launches, NotMeasured) or isinstance(seen, NotMeasured):
         return []
-    expected = found[-1].requests * nodes.nodes
-    if (launches, seen) == (found[-1].requests, expected):
+    expected = idle.requests * nodes.nodes
+    if (launches, seen) == (idle.requests, expected):
         return []
     why = (
-        f"the recorder can't be trusted: of {found[-1].requests} replays of {nodes.nodes} nodes it saw "
+        f"the recorder can't be trusted: of {idle.requests} replays of {nodes.nodes} nodes it saw "
         f"{launches} launches with {seen} operations, not {expected}"
     )
     return [undecided(Reason.UNMEASURABLE, why)]
